@@ -170,7 +170,7 @@ async def redrive(walker: Walker) -> AsyncIterator[str]:
     await console.press("enter")
     yield "redrive-confirm"
     await console.press("tab", "enter")
-    await console.seen("the first ones  10")
+    await console.seen("sample  10")
     yield "redrive"
 
 

@@ -201,9 +201,7 @@ async def test_dead_letters_go_back_watched_until_it_is_stopped(url: str, raw: r
         await pilot.press("enter")
         await until(pilot, "Retry")
         await pilot.press("tab", "enter")
-        shown = await until(
-            pilot, lambda: "watching the first ones" in text(app_of(pilot)) and "100 %" in lines_of(pilot)
-        )
+        shown = await until(pilot, lambda: "watching the sample" in text(app_of(pilot)) and "100 %" in lines_of(pilot))
         assert f"{adapter}: " in shown
         await pilot.press("escape")
         await until(pilot, "it was cancelled")

@@ -385,7 +385,7 @@ async def reach_entries(walk: Walk) -> None:
 
 
 async def reach_redrive(walk: Walk) -> None:
-    """A redrive that waits for how the first ones fare."""
+    """A redrive that waits for the outcomes of its sample."""
     with Writer(walk.url) as deck:
         for number in range(2):
             deck.enqueue(QUEUE, "send", [number], retries=0, priority=0)

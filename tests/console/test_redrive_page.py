@@ -1,4 +1,4 @@
-"""The page of a redrive: what became of each of the first ones, beside the sums or below them."""
+"""The page of a redrive: the outcome of each job of the sample, beside the sums or below them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_page_fits_and_says_all(url: str, cells: int) -> None:
     lines = present.redrive_lines(drive, cells, hide=PLAIN)
     assert [line for line in lines if length(line) > cells] == []
     shown = "\n".join("".join(text for text, _ in line) for line in lines)
-    for word in ("the first ones", "dead again", "not sent yet", "what happened"):
+    for word in ("sample", "dead again", "not sent yet", "what happened"):
         assert word in shown, word
     alone = "\n".join(
         "".join(text for text, _ in line) for line in present.redrive_lines(drive, cells, hide=PLAIN, beside=True)
@@ -76,6 +76,6 @@ def test_what_is_asked_for_is_not_cut_off(url: str) -> None:
 
 def test_while_the_first_ones_are_watched_there_is_no_rate() -> None:
     work = Work("redrive", done=10, total=18, waits=WATCHING)
-    assert work.words() == "redrive: 10 of 18, watching the first ones, esc cancels"
+    assert work.words() == "redrive: 10 of 18, watching the sample, esc cancels"
     work.waits = ""
     assert "/s" in work.words()

@@ -1,4 +1,4 @@
-"""A redrive as it goes: how many went back, how the last of them fare, and why it stopped."""
+"""A redrive as it goes: how many jobs were retried, the outcomes of the last of them, and why it stopped."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _OUTCOMES: Final = (
     ("gone", "–", "ended, not kept", "muted"),
     ("unknown", "?", "outcome not told", "muted"),
 )
-WATCHING: Final = "watching the first ones"
+WATCHING: Final = "watching the sample"
 _MOST_EVENTS: Final = 12
-MOST_SAMPLED: Final = 12  # of the first ones, that are shown one by one
+MOST_SAMPLED: Final = 12  # jobs of the sample that are shown one by one
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Drive:
 
     plan: Plan
     rate: float
-    first: int
+    sample: int
     started: float = field(default_factory=time.monotonic)
     back: int = 0
     done: int = 0
@@ -63,7 +63,7 @@ class Drive:
         """What goes on."""
         if self.is_over:
             return "over"
-        return "first" if self.done <= self.first else "rest"
+        return "sample" if self.done <= self.sample else "rest"
 
     def tell(self, sign: str, role: str, words: str) -> None:
         """Notes something that happened."""
@@ -73,13 +73,13 @@ class Drive:
 def state(drive: Drive) -> Piece:
     """What it is doing, in a word."""
     if not drive.is_over:
-        return (f"▸ {WATCHING}" if drive.phase == "first" else "▸ going on", "accent")
+        return (f"▸ {WATCHING}" if drive.phase == "sample" else "▸ retrying", "accent")
     if drive.error:
         return ("✗ failed", "bad")
     result = drive.result
     if result is not None and result.stopped is not None:
         return ("▲ cancelled" if result.stopped.code is StopCode.CANCELLED else "✗ stopped by itself", "warn")
-    return ("✓ all went back", "ok")
+    return ("✓ all retried", "ok")
 
 
 def redrive_lines(drive: Drive, cells: int, *, hide: Naming, beside: bool = False) -> list[Line]:
@@ -95,7 +95,7 @@ def redrive_lines(drive: Drive, cells: int, *, hide: Naming, beside: bool = Fals
     gap = cells - fmt.length(head) - len(word[0])
     lines: list[Line] = [
         (*head, (" " * max(2, gap), "text"), (word[0], f"{word[1]} bold")),
-        ((f"{drive.first:,} first, then {drive.rate:g} a second", "muted"),),
+        ((f"a sample of {drive.sample:,}, then {drive.rate:g} jobs/s", "muted"),),
         (),
         *_progress(drive, cells),
         (),
@@ -107,7 +107,7 @@ def redrive_lines(drive: Drive, cells: int, *, hide: Naming, beside: bool = Fals
 
 
 def around(drive: Drive, cells: int) -> list[Line]:
-    """The first ones one by one, and what happened: beside the sums where there is room, else below them."""
+    """The sample job by job, and what happened: beside the sums where there is room, else below them."""
     lines = sample_lines(drive, cells)
     lines += [(), section("what happened", "", "muted", cells, indent=0)] if lines else [
         section("what happened", "", "muted", cells, indent=0)
@@ -124,12 +124,12 @@ def around(drive: Drive, cells: int) -> list[Line]:
 
 
 def sample_lines(drive: Drive, cells: int) -> list[Line]:
-    """What became of each of the first ones, and what it died of."""
+    """The outcome of each job of the sample, and what it died of."""
     if not drive.sampled:
         return []
     shown = drive.sampled[:MOST_SAMPLED]
-    words = f"{len(shown)} of {min(drive.first, drive.plan.count):,}" if len(shown) < drive.first else f"{len(shown)}"
-    lines = [section("the first ones", words, "muted", cells, indent=0)]
+    words = f"{len(shown)} of {min(drive.sample, drive.plan.count):,}" if len(shown) < drive.sample else f"{len(shown)}"
+    lines = [section("sample", words, "muted", cells, indent=0)]
     looks = {name: (sign, text, role) for name, sign, text, role in _OUTCOMES}
     wide = min(20, max(12, cells // 2 - 2))
     for one in shown:
@@ -149,14 +149,14 @@ def _progress(drive: Drive, cells: int) -> list[Line]:
     tail: list[Piece] = [
         ("  ", "text"),
         (f"{drive.back:,}", "strong bold"),
-        (f" of {total:,} went back", "muted"),
+        (f" of {total:,} retried", "muted"),
     ]
     if not drive.is_over and drive.phase == "rest":
         tail.append((f"  ~{max(0, total - drive.done) / drive.rate:,.0f} s left", "muted"))
     elif drive.is_over:
         tail.append((f"  in {fmt.span(seconds * 1000, fine=True)}", "muted"))
     if drive.skipped:
-        tail.append((f"  {drive.skipped:,} left alone", "warn"))
+        tail.append((f"  {drive.skipped:,} skipped", "warn"))
     bar = max(10, min(60, cells - fmt.length(tail)))
     return [(*thin_bar(drive.done / max(1, total), bar, "accent"), *tail)]
 
@@ -164,8 +164,8 @@ def _progress(drive: Drive, cells: int) -> list[Line]:
 def _outcomes(drive: Drive, cells: int) -> list[Line]:
     outcomes = drive.outcomes
     of = outcomes.total or drive.watched
-    note = f"of the {of:,} that went back last" if not drive.is_over else f"of the {of:,} that went back"
-    lines: list[Line] = [section("how they fare", note if of else "none went back yet", "muted", cells, indent=0)]
+    note = f"of the last {of:,} retried" if not drive.is_over else f"of {of:,} retried"
+    lines: list[Line] = [section("outcomes", note if of else "nothing retried yet", "muted", cells, indent=0)]
     if of:
         wide = min(60, cells)
         halves = wide * 2
@@ -196,11 +196,11 @@ def _why(drive: Drive, cells: int) -> list[Line]:
             (("▲ " if at == 0 else "  ", "warn"), (part, "text"))
             for at, part in enumerate(wrap(safe_text(result.stopped.text, limit=300), cells - 2, most=3))
         ]
-        told = f"{left:,} stay dead letters as they were" if left else "all had gone back by then"
-        words = f"  {told}" + ("; u takes back what waits still" if result.undoable and drive.outcomes.waiting else "")
+        told = f"{left:,} stay dead letters" if left else "all had been retried by then"
+        words = f"  {told}" + ("; u undoes those that still wait" if result.undoable and drive.outcomes.waiting else "")
         return [*lines, ((words, "muted"),)]
     if drive.is_over:
-        return [(("u", "accent bold"), (" takes back what did not run yet, within 24 h", "muted"))]
+        return [(("u", "accent bold"), (" undoes what did not run yet, within 24 h", "muted"))]
     percent = round(TOO_MANY * 100)
     words = f"It stops by itself when {percent} % of those that ended died again, {ENOUGH} at least; esc stops it now."
     return [((part, "muted"),) for part in wrap(words, cells, most=2)]

@@ -383,7 +383,7 @@ class DeadScreen(WindowedScreen):
         self.do_next()
 
     def do_redrive(self) -> None:
-        """Retries at a rate, a few first, and shows how they fare."""
+        """Retry at a rate, a sample first, and show the outcomes."""
         everything = self.everything()
         wish = everything[0] if everything is not None else Wish(verb=Verb.RETRY, jobs=self.targets())
         start_redrive(self.console, wish, after=self.acted)

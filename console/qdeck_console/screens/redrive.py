@@ -1,4 +1,4 @@
-"""Redrive: dead letters go back at a rate, a few first, and a page shows how these fare and why it stopped."""
+"""Redrive: dead letters are retried at a rate, a sample first; a page shows their outcomes and why it stopped."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from qdeck_console.operating import Wish
 
 WIDEST: Final = 96
-_RATE, _FIRST = "20", 10
+_RATE, _SAMPLE = "20", 10
 _MOST_WATCHED: Final = 50_000  # jobs whose outcomes are requested again and again
 _DRAW_S: Final = 0.5
 
 
 def start(console: Console, wish: Wish, *, after: Callable[[], None] | None = None) -> None:
-    """Plans, asks for the rate and how many first, asks whether to do it, and does it on a page of its own."""
+    """Plans, asks for the rate and how large a sample, asks whether to do it, and does it on a page of its own."""
     console.operator.run(_redrive(console, wish, after), "redrive")
 
 
@@ -56,7 +56,7 @@ def _check_rate(text: str) -> str:
     return "" if read_rate(text) else "write 20/s, 300/m or 1000/h"
 
 
-def _check_first(text: str) -> str:
+def _check_sample(text: str) -> str:
     return "" if text.isdigit() and 0 < int(text) < 1_000_000 else "write a whole number"
 
 
@@ -74,12 +74,10 @@ async def _redrive(console: Console, wish: Wish, after: Callable[[], None] | Non
     if not plan.count:
         console.say(f"nothing to retry: {left_out[0].why if left_out else 'none matches'}", "warn", "▲")
         return
-    first = min(_FIRST, max(1, plan.count))
+    sample = min(_SAMPLE, max(1, plan.count))
     fields = [
-        Field(label="at a rate of", value=_RATE, hint="a second; or 300/m, 1000/h", check=_check_rate),
-        Field(
-            label="first", value=str(first), hint="so many; the rest follows when they fare well", check=_check_first
-        ),
+        Field(label="rate", value=_RATE, hint="5/s, 300/m, 1000/h", check=_check_rate),
+        Field(label="sample", value=str(sample), hint="this many first; the rest if they succeed", check=_check_sample),
     ]
     answer = await operator.answer_to(FormScreen(console, f"Redrive {counted(plan.count, 'job')}", fields))
     if answer is None or not await operator.ask(plan, left_out):
@@ -97,23 +95,23 @@ async def _drive(console: Console, drive: Drive, plan: Plan) -> None:
     work = operator.work
     if work is not None:
         work.total, work.done, work.started, work.waits = plan.count, 0, time.monotonic(), WATCHING
-    drive.tell("▸", "accent", f"{min(drive.first, plan.count):,} go back first")
+    drive.tell("▸", "accent", f"retrying a sample of {counted(min(drive.sample, plan.count), 'job')}")
 
     def went(tally: Tally) -> None:
-        if drive.done <= drive.first < tally.done:
-            well = "they fare well" if not drive.outcomes.unknown else "they did not die again"
-            drive.tell("▸", "accent", f"{well}: the rest follows")
+        if drive.done <= drive.sample < tally.done:
+            well = "the sample succeeded" if not drive.outcomes.unknown else "none of the sample died again"
+            drive.tell("▸", "accent", f"{well}: retrying the rest")
         drive.back, drive.done, drive.skipped = tally.applied, tally.done, tally.skipped_count
         if work is not None:
             work.done = tally.done
-            work.waits = WATCHING if drive.phase == "first" else ""
+            work.waits = WATCHING if drive.phase == "sample" else ""
 
     def watched(outcomes: Outcomes, count: int) -> None:
         drive.outcomes, drive.watched = outcomes, count
 
     try:
         result, outcomes = await console.writer.redrive(
-            plan, rate=drive.rate, sample=drive.first, progress=went, watched=watched,
+            plan, rate=drive.rate, sample=drive.sample, progress=went, watched=watched,
             cancelled=lambda: work is not None and work.cancelled,
         )  # fmt: skip
     except (QdeckError, OSError) as error:
@@ -145,7 +143,7 @@ class RedriveScreen(FrameScreen):
         self._watching, self._watch_at = False, 0.0
 
     def body(self) -> Sequence[Widget]:
-        """A list of lines without a cursor: the movement keys scroll it; the first ones and what happened beside it."""
+        """A list of lines without a cursor: the movement keys scroll it; the sample and what happened beside it."""
         page = LineList(id="list")
         return (Vertical(page, More(page), id="main"), Lines(id="side"))
 
@@ -158,7 +156,7 @@ class RedriveScreen(FrameScreen):
             return
         self.draw(fresh=False)
         drive, now = self.drive, time.monotonic()
-        self._watch_first(now)
+        self._watch_sample(now)
         settled = drive.outcomes.total and drive.outcomes.settled >= drive.outcomes.total
         small = drive.plan.count <= _MOST_WATCHED
         if (
@@ -171,19 +169,19 @@ class RedriveScreen(FrameScreen):
             self._asking = True
             self.run_worker(self._ask(), group="outcomes", exit_on_error=False)
 
-    def _watch_first(self, now: float) -> None:
-        """Asks what became of the first ones, until all of them have ended."""
+    def _watch_sample(self, now: float) -> None:
+        """Read the outcomes of the sample, until all of its jobs have ended."""
         ones = self.drive.sampled
         over = bool(ones) and all(one.outcome not in (None, "waiting", "running") for one in ones)
         if over or self._watching or not self.drive.done or now < self._watch_at:
             return
         self._watching = True
-        self.run_worker(self._read_first(), group="first", exit_on_error=False)
+        self.run_worker(self._read_sample(), group="sample", exit_on_error=False)
 
-    async def _read_first(self) -> None:
+    async def _read_sample(self) -> None:
         drive, started = self.drive, time.monotonic()
         try:
-            most = min(MOST_SAMPLED, drive.first, drive.done)
+            most = min(MOST_SAMPLED, drive.sample, drive.done)
             drive.sampled = await self.console.reader.sample_outcomes(drive.plan, most)
         except (QdeckError, OSError):
             return  # the frame tells that the server is lost; it is asked again
