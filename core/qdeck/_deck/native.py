@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from qdeck._deck.server import read_server
 from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._engine import keys
 from qdeck._engine.numbers import need
-from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError
+from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, UsageError
 from qdeck._redis import keyspace, reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import LOST, is_error
@@ -186,6 +187,16 @@ def exists(queue: str) -> Program[bool]:
     if version not in (None, VERSION):
         raise LayoutMismatch.of(queue, _shown(version), keys.LAYOUT)
     return version is not None
+
+
+def need_queue(memory: Memory, queue: str) -> Program[None]:
+    """Raises for a queue that is not there, naming those that were perhaps meant."""
+    if (yield from exists(queue)):
+        return
+    known = yield from names(memory)
+    near = difflib.get_close_matches(queue, known, 3, 0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "qdeck status lists the queues"
+    raise UsageError(f"there is no queue {queue!r}", hint=hint)
 
 
 def _other_layout(version: bytes) -> Unreadable:

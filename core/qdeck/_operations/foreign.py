@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qdeck._deck import changes, native
+from qdeck._deck import native
 from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, UsageError
@@ -97,7 +97,7 @@ def _survey(
             if not others.shows_native:
                 told = str(queue)
                 raise UsageError(f"there is no queue {told!r} in these adapters", hint="qdeck status lists the queues")
-            yield from changes.need_queue(memory, ref.name)
+            yield from native.need_queue(memory, ref.name)
             names.append(ref.name)
         ground.native, ground.shared = tuple(names), others.shared
         return ground

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import changes, native
+from qdeck._deck import native
 from qdeck._deck.progress import Walk
 from qdeck.adapters.native import SLICE
 from qdeck.admin._client import Asynchronous, Blocking, reads
@@ -95,7 +95,7 @@ class Reads(Plans):
     def _need(self, queue: str | QueueRef) -> Program[QueueRef]:
         ref, adapter = yield from self.others.resolve(queue)
         if adapter is None:
-            yield from changes.need_queue(self.memory, ref.name)
+            yield from native.need_queue(self.memory, ref.name)
         return ref
 
     @reads
@@ -106,7 +106,7 @@ class Reads(Plans):
         ref, adapter = yield from self.others.resolve(queue)
         if adapter is not None:
             return (yield from adapter.job(ref.name, job_id))
-        yield from changes.need_queue(self.memory, ref.name)
+        yield from native.need_queue(self.memory, ref.name)
         return (yield from job.read_job(ref.name, job_id))
 
     @reads
@@ -180,7 +180,7 @@ class Reads(Plans):
         """Return what an agent saw of a queue, oldest first; raises where there is no such queue."""
         from qdeck._deck import history
 
-        yield from changes.need_queue(self.memory, queue)
+        yield from native.need_queue(self.memory, queue)
         return (yield from history.read_history([queue], seconds=seconds))[queue]
 
     @reads
