@@ -11,7 +11,8 @@ import pytest
 
 import qdeck
 from messages.waiting import until
-from qdeck.messages import DomainAction, DomainQueueManager, Messenger, Service, SyncDomainQueueManager
+from qdeck.admin import Writer
+from qdeck.messages import DomainAction, DomainQueueManager, Messenger, Service, SyncDomainQueueManager, TaskCleaning
 from qdeck_console.embedded_cluster import ask
 from support.clusters import MASTER, wait_for
 
@@ -138,6 +139,33 @@ def test_orphans_are_found_on_all_servers_of_a_cluster(cluster: Cluster) -> None
     assert (report.removed, report.undoable) == (60, 60)
     assert manager.clean_orphaned_queues(idle=1, dry_run=True).removed == 0
     app.close()
+
+
+def test_the_lists_of_a_task_are_cleaned_and_come_back_on_a_cluster(cluster: Cluster) -> None:
+    app = qdeck.App(cluster.url, queue="nooble4:dev:client:actions")
+    names = [f"execution:step_{n}:free:77" for n in range(20)]
+    for name in names:
+        app.client.run(_push(name))
+    app.client.run(_register("task_queues:77", names))
+    with Writer(cluster.url) as writer:
+        report = writer.clean(TaskCleaning("77", idle_s=0))
+        assert (report.removed, report.undoable, report.kept) == (20, 20, 0)
+        assert app.client.run(_count("task_queues:77", names)) == 0
+        assert writer.undo(report.batch).restored == 20
+        assert app.client.run(_count("task_queues:77", names)) == 40
+        assert writer.run(TaskCleaning("77", idle_s=0, dry_run=True).run()).removed == 20
+    app.close()
+
+
+def _register(key: str, names: list[str]) -> Any:
+    yield (b"SADD", key, *names)
+
+
+def _count(key: str, names: list[str]) -> Any:
+    """How many of the lists are there, and how many of their names in the set."""
+    there = yield [(b"EXISTS", name) for name in names]
+    listed = yield (b"SMISMEMBER", key, *names)
+    return sum(there) + sum(listed)
 
 
 def _push(name: str) -> Any:
