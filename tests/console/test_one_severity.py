@@ -8,8 +8,12 @@ import pytest
 
 from qdeck._deck.verdict import sum_up
 from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, Status, Totals, check_all
+from qdeck_console.feed import Picture
 from qdeck_console.judging import Entry, Judge, Severity
-from qdeck_console.presenters import frame, health
+from qdeck_console.presenters import frame, health, queue_detail
+from qdeck_console.presenters.parts import PLAIN
+from qdeck_console.presenters.queues import Drawer
+from qdeck_console.presenters.server import server_lines
 
 Q: Final = "shop:mail:actions"
 CHECKS: Final = {"stuck": Code.STUCK, "late": Code.LATE, "dead": Code.DEAD}
@@ -17,10 +21,13 @@ NAMES: Final = {"stuck": "stuck", "late": "late", "dead": "dead_letters"}
 ROLES: Final = {Status.HEALTHY: "text", Status.DEGRADED: "warn", Status.UNHEALTHY: "bad"}
 
 
-def snapshot(*rows: QueueRow) -> Snapshot:
-    found = sum_up(check_all(ServerInfo(), rows))
+NOTHING_KNOWN: Final = ServerInfo()
+
+
+def snapshot(*rows: QueueRow, server: ServerInfo = NOTHING_KNOWN) -> Snapshot:
+    found = sum_up(check_all(server, rows))
     return Snapshot(
-        at_ms=1, server=ServerInfo(), status=found.status, findings=found.findings, severities=found.severities,
+        at_ms=1, server=server, status=found.status, findings=found.findings, severities=found.severities,
         checks=found.checks, adapters=("native",), totals=Totals(), queues=rows,
     )  # fmt: skip
 
@@ -75,3 +82,21 @@ def test_a_row_need_not_name_its_queue_again() -> None:
     assert [text for _, text, _ in entry.reasons] == [
         "no live worker, 3 jobs waiting", "no worker knows task send, 2 jobs waiting"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("used", "role"), [(85, "accent"), (90, "accent"), (91, "warn"), (98, "warn"), (99, "bad")])
+def test_the_bar_of_the_memory_has_the_colour_of_its_finding(used: int, role: str) -> None:
+    seen = snapshot(server=ServerInfo(memory_bytes=used, max_memory_bytes=100))
+    roles = {name.split()[0] for line in server_lines(seen, None, [], None, 60) for _, name in line}
+    assert roles & {"accent", "warn", "bad"} == {role}
+
+
+def test_what_is_wrong_with_a_queue_colours_no_other_number_of_it() -> None:
+    """Its dead letters are few, though it lacks a worker for long."""
+    seen = snapshot(QueueRow(name=Q, ready=3, workers=0, dead=2, oldest_s=4000.0))
+    [entry] = judged(Judge(), seen)
+    assert entry.severity is Severity.ACT
+    assert [entry.worst(code) for code in (Code.NO_WORKER, Code.DEAD)] == [Severity.ACT, Severity.FINE]
+    shown = queue_detail.detail(entry, Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True), 60)
+    assert ("no worker", "bad") in [piece for line in shown for piece in line]
+    assert ("2", "text") in [piece for line in shown if line and line[0][0] == "dead letters" for piece in line]

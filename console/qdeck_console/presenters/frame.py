@@ -203,10 +203,10 @@ def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
     return out
 
 
-def role_of(snapshot: Snapshot, code: Code) -> str:
+def role_of(snapshot: Snapshot, code: Code, well: str = "text") -> str:
     """The role of a count: that of the worst finding of its code; without one it is no problem."""
     severity = snapshot.severities.get(code, Status.HEALTHY)
-    return "text" if severity is Status.HEALTHY else _STATUS[severity][1]
+    return well if severity is Status.HEALTHY else _STATUS[severity][1]
 
 
 def _totals(snapshot: Snapshot, flow: Flow) -> list[Piece]:

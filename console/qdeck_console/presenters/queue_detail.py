@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from qdeck.admin import Code
 from qdeck_console import format as fmt
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import area, sparkline
@@ -25,7 +26,7 @@ def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None, *,
     least is left out, and the last line says what that is.
     """
     row, seen, insight = entry.row, drawer.insight and drawer.insight.close_up, drawer.insight
-    head: list[Line] = [_title(entry, drawer, cells), _serving(row)]
+    head: list[Line] = [_title(entry, drawer, cells), _serving(entry)]
     hidden = bool(drawer.hide.owner) and ":".join(name_parts(row.ref, hide=drawer.hide)) != row.name
     if hidden or fmt.length(queue_path(row.ref, 400, "text", hide=drawer.hide)) > cells - 12:
         head += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
@@ -96,11 +97,17 @@ def _looks(entry: Entry) -> str:
     return "text" if entry.severity is Severity.FINE else f"{entry.severity.role} bold"
 
 
-def _serving(row: QueueRow) -> Line:
+def _role(entry: Entry, code: Code) -> str:
+    worst = entry.worst(code)
+    return "text" if worst is Severity.FINE else f"{worst.role} bold"
+
+
+def _serving(entry: Entry) -> Line:
+    row = entry.row
     pieces: list[Piece] = [(safe_text(row.adapter, limit=20), "muted")]
     if row.workers is not None:
         words = "no worker" if row.workers == 0 else fmt.counted(row.workers, "worker")
-        pieces += [("  ·  ", "ghost"), (words, "warn" if row.workers == 0 and row.ready else "muted")]
+        pieces += [("  ·  ", "ghost"), (words, entry.worst(Code.NO_WORKER).role)]
     if row.running:
         pieces += [("  ·  ", "ghost"), (f"{row.running:,} running", "muted")]
     return tuple(pieces)
@@ -117,7 +124,7 @@ def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
     net = None if rates.filled is None or rates.drained is None else rates.filled - rates.drained
     change: list[Piece] = []
     if net is not None and abs(net) >= 0.05 and row.ready:
-        change = [(f"  {net:+.1f}/s", "muted" if net < 0 else "warn" if entry.severity else "bad")]
+        change = [(f"  {net:+.1f}/s", entry.worst(Code.FILLING).role)]
     head = pair("", [(fmt.count(row.ready), "strong bold"), *change], cells - 22)
     lines: list[Line] = [(("ready", "muted"), (f"  last {span}".ljust(17), "faint"), *head)]
     lines += area(history.ready(row.ref, cells - 6), height, limit=drawer.limit, least=_LEAST_SCALE)
@@ -168,8 +175,8 @@ def _states(entry: Entry, cells: int) -> list[Line]:
         pair("delayed", fmt.cell(fmt.count(row.delayed)), cells),
         pair("blocked by other jobs", fmt.cell(fmt.count(row.blocked)), cells),
         pair("running", fmt.cell(fmt.count(row.running)), cells),
-        pair("  stuck", fmt.cell(fmt.count(row.stuck), "bad bold"), cells),
-        pair("dead letters", fmt.cell(fmt.count(row.dead), "bad" if entry.severity is Severity.ACT else "text"), cells),
+        pair("  stuck", fmt.cell(fmt.count(row.stuck), _role(entry, Code.STUCK)), cells),
+        pair("dead letters", fmt.cell(fmt.count(row.dead), _role(entry, Code.DEAD)), cells),
         pair("done, kept", fmt.cell(fmt.count(row.done)), cells),
     ]
     if row.cancelled:

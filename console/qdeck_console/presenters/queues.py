@@ -208,8 +208,8 @@ def _oldest(entry: Entry) -> list[Piece]:
         return [(fmt.NONE, "ghost")]  # some wait, and since when is not known
     if not oldest or not entry.row.ready:
         return [(fmt.ZERO, "ghost")]
-    late = entry.severity is not Severity.FINE and oldest >= 600
-    since = fmt.span_pieces(oldest * 1000, "warn" if late else "text")
+    late = entry.worst(Code.LATE)
+    since = fmt.span_pieces(oldest * 1000, "text" if late is Severity.FINE else late.role)
     return since if entry.row.oldest_exact else [("≥", "muted"), *since]
 
 

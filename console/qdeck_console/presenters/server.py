@@ -7,8 +7,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from qdeck.admin import Code
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import area, thin_bar
+from qdeck_console.presenters.frame import role_of
 from qdeck_console.presenters.parts import pair, section
 from qdeck_console.text import cut_end, safe_text
 
@@ -213,7 +215,7 @@ def _memory(snapshot: Snapshot, vitals: Vitals | None, cells: int) -> list[Line]
     value = list(fmt.size(server.memory_bytes))
     if most:
         share = server.memory_bytes / most
-        role = "bad" if share > 0.9 else "warn" if share > 0.7 else "accent"
+        role = role_of(snapshot, Code.MEMORY, "accent")
         value += [(" of ", "muted"), *fmt.size(most)]
         lines: list[Line] = [pair("memory", value, cells), tuple(thin_bar(share, cells, role))]
         told = [(f"{share:.0%}".replace("%", " %"), f"{role} bold")]

@@ -46,11 +46,6 @@ class Why(IntEnum):
             "by the rules of their own systems; whether a worker lives is not known",
         )[self]
 
-    @property
-    def role(self) -> str:
-        """The role of its words."""
-        return "warn" if self is Why.OVER_LIMIT else "bad"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
@@ -62,6 +57,7 @@ class Stuck:
     lease_late_ms: int
     owner: WorkerRow | None
     reason: str = ""  # in the words of another adapter
+    role: str = "warn"  # of the finding on stuck jobs
 
     @property
     def key(self) -> str:
@@ -105,9 +101,12 @@ def judge(job: JobDetail, workers: Mapping[str, WorkerRow], now_ms: int) -> Stuc
     return None
 
 
-def group_line(why: Why, count: int, cells: int) -> Line:
+_GLYPHS = {"warn": "▲", "bad": "✗"}
+
+
+def group_line(why: Why, role: str, count: int, cells: int) -> Line:
     """The head of a group."""
-    return section(why.label, why.note if cells >= 80 else "", why.role, cells, count=count)
+    return section(why.label, why.note if cells >= 80 else "", role, cells, count=count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ def head_line(cells: int) -> Line:
 def entry_line(stuck: Stuck, cells: int, *, hide: Naming, at_cursor: bool) -> Line:
     """One stuck job."""
     grid = _Grid.of(cells)
-    job, role = stuck.job, stuck.why.role
+    job, role = stuck.job, stuck.role
     parts: list[tuple[Sequence[Piece], int, bool]] = [
         (queue_path(job.ref, grid.queue, "text", hide=hide), grid.queue, False),
         (_span(stuck, role), 8, True),
@@ -156,7 +155,7 @@ def entry_line(stuck: Stuck, cells: int, *, hide: Naming, at_cursor: bool) -> Li
     tries = f"{job.attempts or 0}/{job.retries + 1}" if job.retries is not None else fmt_tries(job.attempts)
     parts.append(([(tries, "muted")], 5, True))
     name = [(cut_id(job.id, grid.job), "strong bold" if at_cursor else "text")]
-    glyph = "▲" if stuck.why is Why.OVER_LIMIT else "✗"
+    glyph = _GLYPHS[stuck.role]
     return (("  ", "text"), (glyph, role), (" ", "text"), *fmt.fit(name, grid.job), *columns(parts))
 
 
@@ -178,7 +177,7 @@ def _lease(stuck: Stuck) -> list[Piece]:
 def reason_line(stuck: Stuck, cells: int) -> Line:
     """Why an entry of another adapter is stuck, in the words of that."""
     words = cut_end(safe_text(stuck.reason, limit=300), max(8, cells - LEAD - MARGIN))
-    return ((" " * LEAD, "text"), (words, stuck.why.role))
+    return ((" " * LEAD, "text"), (words, stuck.role))
 
 
 def note_line(why: Why, members: Sequence[Stuck], cells: int) -> Line:
@@ -228,21 +227,24 @@ def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
     """The reasons, each with what is behind it."""
     job, owner = stuck.job, stuck.owner
     told: list[tuple[str, str, str, str]] = []
+    glyph = _GLYPHS[stuck.role]
     if stuck.why is Why.THEIRS:
-        told.append(("✗", "bad", "it does not move", stuck.reason))
+        told.append((glyph, stuck.role, "it does not move", stuck.reason))
     if stuck.why is Why.OWNER_GONE:
         seen = (
             f"last heartbeat {fmt.span((owner.heartbeat_s or 0) * 1000)} ago"
             if owner
             else "it is not registered any more"
         )
-        told.append(("✗", "bad", "its owner is gone", f"{job.worker or 'unknown'}: {seen}"))
+        told.append((glyph, stuck.role, "its owner is gone", f"{job.worker or 'unknown'}: {seen}"))
     if stuck.lease_late_ms > 0:
         granted = f"granted {fmt.clock(job.claimed_ms)}, not renewed" if job.claimed_ms else "not renewed"
-        told.append(("✗", "bad", "its lease has run out", f"{fmt.span(stuck.lease_late_ms)} ago; {granted}"))
+        told.append((glyph, stuck.role, "its lease has run out", f"{fmt.span(stuck.lease_late_ms)} ago; {granted}"))
     if stuck.why is Why.OVER_LIMIT:
         limit = fmt.span(job.time_limit_ms or 0)
-        told.append(("▲", "warn", "it runs longer than it may", f"limit {limit}, {fmt.span(stuck.for_ms)} over it"))
+        told.append(
+            (glyph, stuck.role, "it runs longer than it may", f"limit {limit}, {fmt.span(stuck.for_ms)} over it")
+        )
     if served == 0:
         told.append(("▲", "warn", "nobody sweeps this queue", "no live worker serves it, so nothing is taken back"))
     lines: list[Line] = []
@@ -255,9 +257,9 @@ def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
 def side(stuck: Stuck, seen: StuckSeen, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
     """A stuck job: why, how long is usual, what happened to it, and what a requeue would do."""
     job = stuck.job
-    glyph = "▲" if stuck.why is Why.OVER_LIMIT else "✗"
+    glyph = _GLYPHS[stuck.role]
     lines = [
-        *title_lines(job, cells, hide=hide, state=(f"{glyph} stuck", stuck.why.role)),
+        *title_lines(job, cells, hide=hide, state=(f"{glyph} stuck", stuck.role)),
         (),
         section("why", "", "muted", cells, indent=0),
         *why_lines(stuck, seen.served.get(job.ref), cells),
@@ -278,7 +280,7 @@ def _usual(stuck: Stuck, seen: StuckSeen, cells: int, now_ms: int) -> list[Line]
     job = stuck.job
     lines = [section("how long is usual", "", "muted", cells, indent=0)]
     if job.claimed_ms is not None:
-        lines.append(pair("this job runs for", fmt.span_pieces(now_ms - job.claimed_ms, stuck.why.role), cells))
+        lines.append(pair("this job runs for", fmt.span_pieces(now_ms - job.claimed_ms, stuck.role), cells))
     spread = seen.usual.get(job.ref)
     if spread is not None:
         lines.append(pair(f"{spread.sampled:,} done here took, p95", fmt.span_pieces(spread.p95_ms, fine=True), cells))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import NotAllowed, QdeckError, UnknownJob
-from qdeck.admin import PAGE_JOBS, Entry, Feature, Verb, concerns_all, parse
+from qdeck.admin import PAGE_JOBS, Code, Entry, Feature, Verb, concerns_all, parse
 from qdeck_console.actions import STUCK, bindings
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import stuck as present
+from qdeck_console.presenters.frame import role_of
 from qdeck_console.presenters.parts import unread_words
 from qdeck_console.presenters.stuck import Stuck, StuckSeen, Why
 from qdeck_console.screens.joblist import JobListScreen
@@ -136,6 +138,8 @@ class StuckScreen(JobListScreen):
                 found += stuck
             kept, gone = await self._under_cursor(found, workers, at_ms)
             found += [kept] if kept is not None else []
+            role = role_of(snapshot, Code.STUCK, "warn")
+            found = [replace(stuck, role=role) for stuck in found]
             found.sort(key=lambda stuck: (stuck.why, stuck.job.queue, stuck.job.ref, stuck.job.id))
             served = {row.ref: row.workers for row in snapshot.queues}
             await self._read_usual(found)
@@ -201,7 +205,7 @@ class StuckScreen(JobListScreen):
         for why in Why:
             members = [stuck for stuck in shown if stuck.why is why]
             if members:
-                items.append(Item("", 1 + int(self.is_tall and bool(items)), (why, len(members))))
+                items.append(Item("", 1 + int(self.is_tall and bool(items)), (why, members[0].role, len(members))))
                 items += [Item(stuck.key, 1 + bool(stuck.reason), stuck) for stuck in members]
                 if self.is_tall:
                     items.append(Item("", 1, (why, members)))
@@ -218,10 +222,10 @@ class StuckScreen(JobListScreen):
             line = present.entry_line(item.row, cells, hide=self.hide, at_cursor=at_cursor)
             return (line, present.reason_line(item.row, cells)) if item.row.reason else (line,)
         if isinstance(item.row, tuple):
-            why, count = item.row
-            if not isinstance(count, int):
-                return (present.note_line(why, count, cells),)
-            return [()] * (item.height - 1) + [present.group_line(why, count, cells)]
+            if len(item.row) == 2:
+                return (present.note_line(*item.row, cells),)
+            why, role, count = item.row
+            return [()] * (item.height - 1) + [present.group_line(why, role, count, cells)]
         return ()
 
     def total_words(self) -> str:
