@@ -62,11 +62,6 @@ def _sort_key(sort: Sort) -> Callable[[Entry], tuple[float | str, ...]]:
     return keys[sort]
 
 
-def _passes(entry: Entry, wanted: str) -> bool:
-    """Whether the name has a text; one with `/` is looked for in the name with its adapter."""
-    return wanted in (str(entry.row.ref) if "/" in wanted else entry.row.name).casefold()
-
-
 _severity: Final = attrgetter("severity")
 
 
@@ -158,7 +153,7 @@ class Arranger:
         self._order = [entry.row.ref for entry in ordered]
         yield
         if asked.filter:
-            ordered = [entry for entry in ordered if _passes(entry, asked.filter)]
+            ordered = [entry for entry in ordered if entry.row.ref.has(asked.filter)]
             yield
         yield from self._lay(judged, asked, ordered)
 

@@ -193,3 +193,18 @@ def test_groups_and_stuck_jobs_are_of_one_queue_each(deck: Writer) -> None:
 def test_a_native_queue_is_named_with_its_adapter_in_a_filter(deck: Writer) -> None:
     assert {group.ref for group in deck.groups(where=f"queue:native/{MAIL}").groups} == {OWN}
     assert deck.plan("retry", where=f"queue:native/{MAIL}").by_queue == {OWN: 5}
+
+
+def test_a_queue_that_cannot_be_read_is_named_with_its_adapter(deck: Writer, seeded: redis.Redis) -> None:
+    for part in ("dead_letter", "running"):
+        seeded.delete(f"{{{MAIL}}}:{part}")
+        seeded.set(f"{{{MAIL}}}:{part}", "a text")
+    found = deck.groups()
+    assert {group.ref for group in found.groups if group.queue == MAIL} == {LIST}
+    assert any(why.startswith(f"native/{MAIL} cannot be read") for why in found.unread)
+    unread: list[str] = []
+    assert OWN not in {job.ref for job in deck.stuck(unread=unread)}
+    assert any(why.startswith(f"native/{MAIL} cannot be read") for why in unread)
+    skipped = [skip for skip in deck.plan("retry").tail.skipped if skip.ref == OWN]
+    assert skipped
+    assert f"native/{MAIL} cannot be read" in skipped[0].why

@@ -16,7 +16,7 @@ from qdeck_console.text import cut_end, safe_text, width, wrap
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import Plan, QueueRow, Share
+    from qdeck.admin import Plan, QueueRef, QueueRow, Share
     from qdeck_console.format import Line, Piece
 
 KEYS: Final[Mapping[str, str]] = {rule: key for rule, key in (RULE_KEYS | FOREIGN_RULES).items() if key}
@@ -148,9 +148,9 @@ class DryRun:
     """A dry run as it goes: how far it is, and what it found until now."""
 
     rules: tuple[str, ...]
-    weights: Mapping[tuple[str, str], int]
+    weights: Mapping[tuple[QueueRef, str], int]
     started: float = field(default_factory=time.monotonic)
-    over: set[tuple[str, str]] = field(default_factory=set)
+    over: set[tuple[QueueRef, str]] = field(default_factory=set)
     scanned: int = 0
     now: str = ""
     waits: set[str] = field(default_factory=set)  # rules about whole queues that were not looked for to their end

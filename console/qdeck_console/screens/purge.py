@@ -377,7 +377,7 @@ class PurgeScreen(PurgeWork):
         rules = self.on()
         self.temporary = FoundQueues(rules)
         weights = {
-            (row.name, rule): present.weight(rule, row)
+            (row.ref, rule): present.weight(rule, row)
             for row in rows
             if row.adapter == "native"
             for rule in rules

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from qdeck.admin import BatchResult, JobRecord, Plan, PlanEntry
+    from qdeck.admin import BatchResult, JobRecord, Plan, PlanEntry, QueueRef
     from qdeck.messages import CleanReport
     from qdeck_console.format import Line
 
@@ -137,7 +137,7 @@ class PurgeWork(FrameScreen):
         wanted = self.filter_text.casefold().strip()
         by_rule: dict[str, list[Share]] = {rule: [] for rule in self.rules()}
         for share in self.found_shares():
-            if wanted in share.queue.casefold():
+            if share.ref.has(wanted):
                 by_rule.setdefault(share.rule, []).append(share)
         awaited = self.dry.rules if self.dry is not None else ()
         by_rule = {rule: shares for rule, shares in by_rule.items() if shares or rule in awaited}
@@ -246,9 +246,9 @@ class PurgeWork(FrameScreen):
             if work is not None:
                 work.done = scanned
 
-        def watch(queue: str, rule: str, _scanned: int, entries: Sequence[PlanEntry], last: bool) -> None:
+        def watch(queue: QueueRef, rule: str, _scanned: int, entries: Sequence[PlanEntry], last: bool) -> None:
             self.shares.take(entries)
-            run.now = queue
+            run.now = queue.label(self.hide.shared)
             if last:
                 run.over.add((queue, rule))
 

@@ -68,6 +68,10 @@ class QueueRef(NamedTuple):
         """Return how the queue is shown: its name, with the adapter where the name is one of `shared`."""
         return str(self) if self.name in shared else self.name
 
+    def has(self, text: str) -> bool:
+        """Whether its name has a text, in any case; one with `/` is looked for in `adapter/name`."""
+        return text in (str(self) if "/" in text else self.name).casefold()
+
     def is_in(self, names: Collection[str] | None) -> bool:
         """Whether it is one of these queues, given by name or as `adapter/name`; None is all of them."""
         return names is None or self.name in names or str(self) in names

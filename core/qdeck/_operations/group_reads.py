@@ -13,7 +13,7 @@ from qdeck.adapters.native.adapter import Native
 from qdeck.adapters.plans import Search
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from qdeck._deck.native import Memory
     from qdeck._filter import Filter
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.others import Others
+    from qdeck.adapters.plans import Pages
 
 
 def read_groups(
@@ -30,6 +31,7 @@ def read_groups(
     most_read: int | None = None,
     cancelled: Callable[[], bool] | None = None,
     unread: Sequence[str] = (),
+    shared: Collection[str] = (),
 ) -> Program[Groups]:
     """The groups of the dead letters of these queues: as the queues count them, where no more than that is asked.
 
@@ -43,29 +45,29 @@ def read_groups(
     exact, counted = True, wanted is None or wanted.is_everything
     search = Search(states=(State.DEAD,), now=now, limits=Limits(), wanted=wanted, errors=True)
     for adapter, queue in queues:
-        if limits is not None and not QueueRef(adapter.name, queue).is_in(limits.queues):
+        ref = QueueRef(adapter.name, queue)
+        if limits is not None and not ref.is_in(limits.queues):
             continue
         if adapter.counts_dead:
             if counted and (yield from reads.contained(take_counts(queue, gathering, now), queue, [])):
                 continue
             exact = False
-        if not (yield from _gather(adapter, queue, search, gathering, most_read, cancelled)):
+        if not (yield from _gather(adapter.pages(queue, search), ref.label(shared), gathering, most_read, cancelled)):
             return gathering.finish(exact=False)
     return gathering.finish(exact=exact)
 
 
 def _gather(
-    adapter: Native | Adapter,
-    queue: str,
-    search: Search,
+    reading: Program[list[Pages]],
+    label: str,
     gathering: Gathering,
     most_read: int | None,
     cancelled: Callable[[], bool] | None,
 ) -> Program[bool]:
     """Counts the dead letters of a queue one by one; false where that ended before all were read."""
-    found = yield from reads.contained(adapter.pages(queue, search), queue, gathering.unread)
+    found = yield from reads.contained(reading, label, gathering.unread)
     for pages in found or ():
-        while (rows := (yield from reads.contained(pages.page(), queue, gathering.unread))) is not None:
+        while (rows := (yield from reads.contained(pages.page(), label, gathering.unread))) is not None:
             for row in rows:
                 gathering.add(row)
             if (most_read is not None and gathering.total >= most_read) or (cancelled is not None and cancelled()):
@@ -88,6 +90,6 @@ def all_groups(
     return (
         yield from read_groups(
             [*((native, queue) for queue in ground.native), *ground.foreign], wanted=wanted, most_read=most_read,
-            cancelled=cancelled, unread=[why for _, why in ground.unread],
+            cancelled=cancelled, unread=[why for _, why in ground.unread], shared=ground.shared,
         )
     )  # fmt: skip

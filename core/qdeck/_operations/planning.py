@@ -194,10 +194,11 @@ class _Making:
     def take(self, adapter: Native | Adapter, queue: str, search: Search) -> Program[None]:
         """Write what a search finds; a queue that cannot be read is told and stops no other."""
         unread: list[str] = []
-        what = queue if search.rule is None else search.rule.name
+        ref = QueueRef(adapter.name, queue)
+        what = ref.label(self.ground.shared) if search.rule is None else search.rule.name
         yield from reads.contained(self._take(adapter, queue, search), what, unread)
         for error in unread:
-            self.sums.skip(QueueRef(adapter.name, queue), "", SkipCode.UNREADABLE, error)
+            self.sums.skip(ref, "", SkipCode.UNREADABLE, error)
 
     def _take(self, adapter: Native | Adapter, queue: str, search: Search) -> Program[None]:
         rule, sums = search.rule, self.sums
@@ -212,14 +213,14 @@ class _Making:
                 entries = (yield from self._entries(adapter, verb, rows, pages, search, context)) if rows else []
                 self.writer.add(entries)
                 sums.add(entries, queue)
-                self._tell(queue, rule, pages.scanned - seen, entries)
+                self._tell(QueueRef(adapter.name, queue), rule, pages.scanned - seen, entries)
                 seen = pages.scanned
             sums.scanned += pages.scanned - seen
             sums.name(QueueRef(adapter.name, queue), pages)
         if self.watch is not None and rule is not None:
-            self.watch(queue, rule.name, 0, [], True)
+            self.watch(QueueRef(adapter.name, queue), rule.name, 0, [], True)
 
-    def _tell(self, queue: str, rule: Rule | None, scanned: int, entries: Sequence[PlanEntry]) -> None:
+    def _tell(self, queue: QueueRef, rule: Rule | None, scanned: int, entries: Sequence[PlanEntry]) -> None:
         self.sums.scanned += scanned
         if self.cancelled is not None and self.cancelled():
             raise InvalidOption("the plan was not finished", hint="it was cancelled")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_SKIPS: Final = 1000  # that are told one by one
 # Of a purge: queue, rule, how many were looked at, the entries of a page, and whether it was the last.
-Watch = Callable[[str, str, int, "Sequence[PlanEntry]", bool], None]
+Watch = Callable[["QueueRef", str, int, "Sequence[PlanEntry]", bool], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import State
+from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._operations.foreign import ground_of
 from qdeck._redis import reads
 from qdeck._settings.limits import Limits
@@ -14,7 +14,6 @@ from qdeck.adapters.plans import Search
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qdeck._deck.model import QueueRef
     from qdeck._deck.native import Memory
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
@@ -42,16 +41,16 @@ def all_stuck(
     ground = yield from ground_of(memory, others, queues, wanted)
     unread += [why for _, why in ground.unread]
     now = yield from reads.clock()
-    todo: list[tuple[str, Pages]] = [
-        (pages.queue, pages) for pages in (yield from stuck.pages(ground.native, wanted, now))
+    todo: list[tuple[QueueRef, Pages]] = [
+        (QueueRef(NATIVE, pages.queue), pages) for pages in (yield from stuck.pages(ground.native, wanted, now))
     ]
     search = Search(states=WAITING, now=now, limits=Limits(), wanted=wanted, stuck=True)
     for adapter, queue in ground.foreign:
-        todo += [(queue, pages) for pages in (yield from adapter.pages(queue, search))]
+        todo += [(QueueRef(adapter.name, queue), pages) for pages in (yield from adapter.pages(queue, search))]
     found: list[StuckJob] = []
-    for queue, pages in todo:
+    for ref, pages in todo:
         while limit is None or len(found) < limit:
-            rows = yield from reads.contained(pages.page(), queue, unread)
+            rows = yield from reads.contained(pages.page(), ref.label(ground.shared), unread)
             if rows is None:
                 break
             if cancelled is not None and cancelled():
