@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError, UnknownJob
-from qdeck.admin import Verb
+from qdeck.admin import SkipCode, Verb
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
 from qdeck_console.text import safe_text
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SHOWN_S: Final = 10.0  # while the cursor stays on it
 RECENT_MS: Final = 30_000  # what was done to a job before is not why it left
 _OPERATIONS: Final = 50  # the newest ones, in which the one that took a job away is looked for
+_NOW: Final = {SkipCode.GONE: "", SkipCode.MOVED: "{} now", SkipCode.LEFT_STATE: "not {} any more"}
 _TAKES: Final = frozenset({Verb.DISCARD, Verb.MOVE, Verb.PURGE, Verb.COMPLETE})
 
 
@@ -27,10 +28,16 @@ class Left:
 
     key: str
     id: str
-    why: str  # what it is now
+    code: SkipCode  # why it is not in the list: what it is now
+    data: str = ""
     how: str = ""  # what was done, and by whom
     at_ms: int | None = None
     noticed_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def why(self) -> str:
+        """What it is now, in words."""
+        return self.code.words(self.data)
 
     @property
     def is_over(self) -> bool:
@@ -39,7 +46,7 @@ class Left:
 
     def words(self, now_ms: int) -> str:
         """That it is gone, by whom, and how long ago; no more than is known."""
-        told = safe_text(self.how or (self.why.removeprefix("is ") if self.why != "is gone" else ""), limit=80)
+        told = safe_text(self.how or _NOW[self.code].format(self.data), limit=80)
         if told and self.at_ms is not None and now_ms:
             told += f", {fmt.span(max(0, now_ms - self.at_ms))} ago"
         return f"gone: {told}" if told else "gone"
@@ -51,11 +58,11 @@ async def find_out(reader: AsyncReader, job: JobRecord, now_ms: int) -> Left | N
         now = await reader.job(job.ref, job.handle)
     except UnknownJob:
         how, at_ms = await _by_operation(reader, job.ref, now_ms - RECENT_MS)
-        return Left(key=job.key, id=job.id, why="is gone", how=how, at_ms=at_ms)
+        return Left(key=job.key, id=job.id, code=SkipCode.GONE, how=how, at_ms=at_ms)
     if now.state == job.state:
         return None
     how, at_ms = _by_history(now, max(job.since_ms or 0, now_ms - RECENT_MS))
-    return Left(key=job.key, id=job.id, why=f"is {now.state} now", how=how, at_ms=at_ms)
+    return Left(key=job.key, id=job.id, code=SkipCode.MOVED, data=now.state, how=how, at_ms=at_ms)
 
 
 def _by_history(now: JobDetail, since_ms: int) -> tuple[str, int | None]:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import Feature, JobRecord, Needs, Walk, has_feature, newest_first, parse
+from qdeck.admin import Feature, JobRecord, Needs, SkipCode, Walk, has_feature, newest_first, parse
 from qdeck_console.leaving import Left
 
 if TYPE_CHECKING:
@@ -189,8 +189,10 @@ class Search(Source):
     def _row(self, job_id: str, record: JobRecord | None) -> JobRecord | Left:
         if record is not None and record.state == self.state:
             return record
-        why = f"is {record.state} now" if record is not None else "is gone"
-        return Left(key=f"{self.ref}/{job_id}", id=job_id, why=why)
+        key = f"{self.ref}/{job_id}"
+        if record is None:
+            return Left(key=key, id=job_id, code=SkipCode.GONE)
+        return Left(key=key, id=job_id, code=SkipCode.MOVED, data=record.state)
 
     async def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
         """Of what was found until now."""

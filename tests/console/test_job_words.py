@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck.admin import NATIVE, Entry, JobDetail, JobRecord, QueueRow, Seen, State, detail_of
+from qdeck.admin import NATIVE, Entry, JobDetail, JobRecord, QueueRow, Seen, SkipCode, State, detail_of
 from qdeck_console.leaving import Left
 from qdeck_console.presenters import job_page, jobs
 from qdeck_console.presenters.job_detail import gone_lines, job_lines, trouble
@@ -86,13 +86,13 @@ def test_only_our_own_lists_have_a_known_order() -> None:
 
 
 def test_what_became_of_a_job_that_left_is_told_in_a_phrase() -> None:
-    assert Left(key="k", id="j", why="is done now").words(NOW) == "gone: done now"
-    assert Left(key="k", id="j", why="is gone").words(NOW) == "gone"
+    assert Left(key="k", id="j", code=SkipCode.MOVED, data="done").words(NOW) == "gone: done now"
+    assert Left(key="k", id="j", code=SkipCode.GONE).words(NOW) == "gone"
 
 
 def test_how_a_job_left_is_told_whole_beside_the_list() -> None:
     how = "claimed by a-worker.1234.deadbeef"
-    row = Left(key="k", id="66093f2a75e61mkrz4ol", why="is running now", how=how, at_ms=NOW)
+    row = Left(key="k", id="66093f2a75e61mkrz4ol", code=SkipCode.MOVED, data="running", how=how, at_ms=NOW)
     lines = gone_lines(row, 30, NOW + 5_000)
     assert max(len(words(line)) for line in lines) <= 30
     assert " ".join(words(*lines[1:]).split()) == f"gone: {how}, 5s ago"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import NotAllowed, QdeckError, UnknownJob
-from qdeck.admin import PAGE_JOBS, Code, Entry, Feature, Verb, concerns_all, parse
+from qdeck.admin import PAGE_JOBS, Code, Entry, Feature, SkipCode, Verb, concerns_all, parse
 from qdeck_console.actions import STUCK, bindings
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
@@ -169,7 +169,7 @@ class StuckScreen(JobListScreen):
             still = present.judge(await self.console.reader.job(row.job.ref, row.job.id), workers, now_ms)
         except UnknownJob:
             still = None
-        gone = Left(key=row.key, id=row.job.id, why="is not stuck any more")
+        gone = Left(key=row.key, id=row.job.id, code=SkipCode.LEFT_STATE, data="stuck")
         return still, gone if still is None else None
 
     def _drop_marks(self, found: Sequence[Stuck], all_read: bool) -> None:
