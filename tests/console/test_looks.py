@@ -10,7 +10,7 @@ import pytest
 from rich._palettes import STANDARD_PALETTE
 from rich.color import Color, ColorSystem
 
-from qdeck.admin import Code, Finding, Status
+from qdeck.admin import Status
 from qdeck_console import format as fmt
 from qdeck_console.actions import ACTIONS, TABS
 from qdeck_console.feed import Picture
@@ -34,11 +34,15 @@ def words(line: Line) -> str:
     return "".join(text for text, _ in line)
 
 
+def finding(severity: Status, words: str) -> Any:
+    return SimpleNamespace(severity=severity, text=words, row_text=words, queue=None)
+
+
 def sick() -> Picture:
     findings = (
-        Finding(code=Code.UNREADABLE, severity=Status.UNHEALTHY, name="no clone has finished since 11:21"),
-        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, name="9 stuck"),
-        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, name="webhooks drops dead letters in 14 min"),
+        finding(Status.UNHEALTHY, "no clone has finished since 11:21"),
+        finding(Status.DEGRADED, "9 stuck"),
+        finding(Status.DEGRADED, "webhooks drops dead letters in 14 min"),
     )
     snapshot: Any = SimpleNamespace(
         findings=findings,

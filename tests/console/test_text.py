@@ -167,7 +167,7 @@ def test_numbers_of_things_are_told_in_one_place() -> None:
         "2 queues",
         "1,200 queues",
     ]
-    assert [counted(number, "try", "attempts") for number in (1, 2)] == ["1 try", "2 tries"]
+    assert [counted(number, "try", "tries") for number in (1, 2)] == ["1 try", "2 tries"]
     by_hand = re.compile(r"'s' \* \(|'s' if |tr\{'y'|\"1 \w+\" if ")
     for package in (qdeck, qdeck_console):
         for file in Path(str(package.__file__)).parent.rglob("*.py"):

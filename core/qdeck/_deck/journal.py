@@ -10,7 +10,7 @@ import msgspec
 
 from qdeck._deck import changes
 from qdeck._engine import keys
-from qdeck._errors import QdeckError
+from qdeck._errors import OutcomeUnknown, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
 from qdeck._redis import reads
 
@@ -25,13 +25,17 @@ MOST_FILE_BYTES: Final = 8 * 1024 * 1024  # then the file is put aside, once
 
 
 def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
-    """Writes an entry to the server and to the file; that one of them cannot be written stops no operation."""
+    """Writes an entry to the server and to the file; that one of them refuses it stops no operation."""
     text = msgspec.json.encode(entry)
     if in_file:
         with contextlib.suppress(OSError):
             append(text)
-    with contextlib.suppress(QdeckError):
+    try:
         yield (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text)
+    except (ServerUnreachable, OutcomeUnknown):
+        raise  # the caller may write it again
+    except QdeckError:
+        return
 
 
 def append(line: bytes) -> None:
