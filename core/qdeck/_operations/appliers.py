@@ -16,8 +16,8 @@ from qdeck._deck.reasons import SkipCode
 from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._engine.acts import Acted
 from qdeck._errors import UsageError
-from qdeck._operations.foreign import context_of
 from qdeck._operations.model import Verb
+from qdeck._operations.places import context_of
 from qdeck._operations.slices import Pace
 from qdeck._redis import reads
 from qdeck._settings.limits import Limits, used_rules

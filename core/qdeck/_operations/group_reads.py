@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qdeck._deck.model import QueueRef, State
-from qdeck._operations.foreign import ground_of
 from qdeck._operations.groups import Gathering, take_counts
+from qdeck._operations.places import places_of
 from qdeck._redis import reads
 from qdeck._settings.limits import Limits
-from qdeck.adapters.native.adapter import Native
 from qdeck.adapters.plans import Search
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from qdeck._operations.groups import Groups
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.native.adapter import Native
     from qdeck.adapters.others import Others
     from qdeck.adapters.plans import Pages
 
@@ -85,11 +85,10 @@ def all_groups(
     cancelled: Callable[[], bool] | None = None,
 ) -> Program[Groups]:
     """Return the dead letters of some queues, or of all, in groups."""
-    ground = yield from ground_of(memory, others, queues, wanted)
-    native = Native()
+    places = yield from places_of(memory, others, queues, wanted)
+    unread = [why for _, why in places.unread]
     return (
         yield from read_groups(
-            [*((native, queue) for queue in ground.native), *ground.foreign], wanted=wanted, most_read=most_read,
-            cancelled=cancelled, unread=[why for _, why in ground.unread], shared=ground.shared,
+            places.queues, wanted=wanted, most_read=most_read, cancelled=cancelled, unread=unread, shared=places.shared
         )
-    )  # fmt: skip
+    )

@@ -42,7 +42,7 @@ class Verb(StrEnum):
     @property
     def states(self) -> tuple[State, ...]:
         """The states in which a job can be acted on this way."""
-        return VERBS[self]
+        return tuple(State) if self is Verb.PURGE else VERBS.get(self, ())
 
 
 class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

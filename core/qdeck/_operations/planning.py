@@ -21,8 +21,8 @@ from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._filter import parse
 from qdeck._names import QueueName
-from qdeck._operations import foreign
 from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanEntry, PlanHead, Verb
+from qdeck._operations.places import context_of, places_of_wish
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.request import Sums, Wish
 from qdeck._options import read_priority
@@ -32,18 +32,18 @@ from qdeck._redis.errors import is_error
 from qdeck._settings.limits import PurgeRule, chosen_rules, used_rules
 from qdeck._settings.model import FOREIGN_RULES
 from qdeck.adapters.model import NO_QUEUE
-from qdeck.adapters.native.adapter import Native
 from qdeck.adapters.plans import Search, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from qdeck._deck.native import Memory
-    from qdeck._operations.foreign import Ground
+    from qdeck._operations.places import Places
     from qdeck._operations.request import Watch
     from qdeck._redis.commands import Program
     from qdeck._settings.model import UsedRule
     from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.native.adapter import Native
     from qdeck.adapters.others import Others
     from qdeck.adapters.plans import Context, Pages, Rule
 
@@ -118,38 +118,31 @@ def build(
 ) -> Program[Plan]:
     """Make a plan. `progress` receives how many jobs were looked at and how many match, `watch` each page of them."""
     priority, target = check(wish)
-    ground = yield from foreign.survey(memory, others, wish)
+    places = yield from places_of_wish(memory, others, wish)
     purges = wish.verb is Verb.PURGE
     head = yield from start_head(
-        wish.verb, ground.refs, address, db=db, where="" if purges else str(wish.wanted or ""),
-        rules=_rules(wish, ground) if purges else (), reason=wish.reason, priority=priority, target=target,
-        life_ms=wish.life_ms, shared=ground.shared, limits=asdict(wish.limits) if purges else None,
+        wish.verb, places.refs, address, db=db, where="" if purges else str(wish.wanted or ""),
+        rules=_rules(wish, places) if purges else (), reason=wish.reason, priority=priority, target=target,
+        life_ms=wish.life_ms, shared=places.shared, limits=asdict(wish.limits) if purges else None,
     )  # fmt: skip
     with PlanWriter(head, wish.path) as writer:
-        making = _Making(head, wish, ground, writer, progress, cancelled, watch)
-        for ref, error in ground.unread:
+        making = _Making(head, wish, places, writer, progress, cancelled, watch)
+        for ref, error in places.unread:
             making.sums.skip(ref, "", SkipCode.UNREADABLE, error)
-        for adapter, queue in _places(ground, purges=purges):
+        beside = [(adapter, NO_QUEUE) for adapter in places.adapters] if purges else []
+        for adapter, queue in [*places.queues, *beside]:
             for search in making.searches(adapter, queue):
                 yield from making.take(adapter, queue, search)
         making.sums.close()
         return writer.finish(making.sums.tail())
 
 
-def _rules(wish: Wish, ground: Ground) -> list[UsedRule]:
+def _rules(wish: Wish, places: Places) -> list[UsedRule]:
     """The rules of a purge with their thresholds."""
     meant = chosen_rules(wish.rules)
-    known = (*PurgeRule, *(FOREIGN_RULES if ground.foreign else ()))
+    others = any(adapter.name != NATIVE for adapter in places.adapters)
+    known = (*PurgeRule, *(FOREIGN_RULES if others else ()))
     return used_rules([rule for rule in known if rule in meant], wish.limits)
-
-
-def _places(ground: Ground, *, purges: bool) -> Iterator[tuple[Native | Adapter, str]]:
-    """The queues, native's first; after them, of each other adapter, what is of no queue in particular."""
-    native = Native()
-    yield from ((native, queue) for queue in ground.native)
-    yield from ground.foreign
-    if purges:
-        yield from ((adapter, NO_QUEUE) for adapter in dict.fromkeys(adapter for adapter, _ in ground.foreign))
 
 
 @dataclass(slots=True)
@@ -158,7 +151,7 @@ class _Making:
 
     head: PlanHead
     wish: Wish
-    ground: Ground
+    places: Places
     writer: PlanWriter
     progress: Callable[[int, int], None] | None
     cancelled: Callable[[], bool] | None
@@ -195,7 +188,7 @@ class _Making:
         """Write what a search finds; a queue that cannot be read is told and stops no other."""
         unread: list[str] = []
         ref = QueueRef(adapter.name, queue)
-        what = ref.label(self.ground.shared) if search.rule is None else search.rule.name
+        what = ref.label(self.places.shared) if search.rule is None else search.rule.name
         yield from reads.contained(self._take(adapter, queue, search), what, unread)
         for error in unread:
             self.sums.skip(ref, "", SkipCode.UNREADABLE, error)
@@ -208,7 +201,7 @@ class _Making:
             seen = 0
             while (rows := (yield from pages.page())) is not None:
                 if queue == NO_QUEUE and self.wish.queues:
-                    named = {name for home, name in self.ground.foreign if home is adapter}
+                    named = {name for home, name in self.places.queues if home is adapter}
                     rows = [row for row in rows if row.queue in named]
                 entries = (yield from self._entries(adapter, verb, rows, pages, search, context)) if rows else []
                 self.writer.add(entries)
@@ -234,7 +227,7 @@ class _Making:
         found = self.contexts.get((adapter.name, verb))
         if found is None:
             now = self.head.created_ms
-            found = foreign.context_of(self.head, now, (yield from adapter.prepare(verb, now)))
+            found = context_of(self.head, now, (yield from adapter.prepare(verb, now)))
             self.contexts[adapter.name, verb] = found
         return found
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from qdeck._deck.model import NATIVE, QueueRef, State
-from qdeck._operations.foreign import ground_of
+from qdeck._deck.model import QueueRef
+from qdeck._operations.places import places_of
 from qdeck._redis import reads
-from qdeck._settings.limits import Limits
-from qdeck.adapters.native import stuck
-from qdeck.adapters.plans import Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,8 +16,6 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.others import Others
     from qdeck.adapters.plans import Pages, StuckJob
-
-WAITING: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
 
 
 def all_stuck(
@@ -38,19 +33,18 @@ def all_stuck(
 
     With `each` they are handed over page by page, and none is kept.
     """
-    ground = yield from ground_of(memory, others, queues, wanted)
-    unread += [why for _, why in ground.unread]
+    places = yield from places_of(memory, others, queues, wanted)
+    unread += [why for _, why in places.unread]
     now = yield from reads.clock()
-    todo: list[tuple[QueueRef, Pages]] = [
-        (QueueRef(NATIVE, pages.queue), pages) for pages in (yield from stuck.pages(ground.native, wanted, now))
-    ]
-    search = Search(states=WAITING, now=now, limits=Limits(), wanted=wanted, stuck=True)
-    for adapter, queue in ground.foreign:
-        todo += [(QueueRef(adapter.name, queue), pages) for pages in (yield from adapter.pages(queue, search))]
+    todo: list[tuple[QueueRef, Pages]] = []
+    for adapter in places.adapters:
+        names = [queue for home, queue in places.queues if home is adapter]
+        found_pages = yield from adapter.stuck_pages(names, wanted, now)
+        todo += [(QueueRef(adapter.name, queue), pages) for queue, pages in found_pages]
     found: list[StuckJob] = []
     for ref, pages in todo:
         while limit is None or len(found) < limit:
-            rows = yield from reads.contained(pages.page(), ref.label(ground.shared), unread)
+            rows = yield from reads.contained(pages.page(), ref.label(places.shared), unread)
             if rows is None:
                 break
             if cancelled is not None and cancelled():

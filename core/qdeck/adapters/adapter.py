@@ -134,6 +134,24 @@ class Adapter(ABC):
             if one.name == rule and entry.state in one.states
         )
 
+    def able(self) -> list[str]:
+        """The verbs that there are here."""
+        return [act.value for act, capability in self.capabilities().items() if capability.can]
+
+    def stuck_pages(
+        self, queues: Sequence[str], wanted: Filter | None, now: int
+    ) -> Program[Sequence[tuple[str, Pages]]]:
+        """What has to be looked through for the stuck jobs of these queues."""
+        from qdeck._settings.limits import Limits
+        from qdeck.adapters.plans import Search
+
+        waiting = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
+        search = Search(states=waiting, now=now, limits=Limits(), wanted=wanted, stuck=True)
+        found: list[tuple[str, Pages]] = []
+        for queue in queues:
+            found += [(queue, pages) for pages in (yield from self.pages(queue, search))]
+        return found
+
     def states(self, verb: str) -> tuple[State, ...]:
         """The states in which a verb can be done."""
         capability = self.capabilities().get(Act(verb))

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from qdeck.adapters.plans import Pages, Rule, StuckJob
 
 
-WAITING = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
-
-
 def contents(raw: redis.Redis) -> dict[bytes, tuple[object, bool]]:
     """Return what a server holds, and of each key whether it stays; not as DUMP, which changes with a rehash."""
     return {key: (value, raw.ttl(key) == -1) for key, value in values(raw).items()}
@@ -103,11 +100,10 @@ class Conformance:
     def stuck(self, deck: Writer, adapter: Adapter) -> list[StuckJob]:
         """Return what does not move, of all queues."""
         now = _now(deck)
-        search = Search(states=WAITING, now=now, limits=Limits(), stuck=True)
+        names = [row.name for row in deck.run(adapter.rows(now)).rows]
         return [
             job
-            for row in deck.run(adapter.rows(now)).rows
-            for pages in deck.run(adapter.pages(row.name, search))
+            for _, pages in deck.run(adapter.stuck_pages(names, None, now))
             for entry in _all(deck, pages)
             if (job := pages.stuck(entry)) is not None
         ]

@@ -26,8 +26,6 @@ VERBS: Final[Mapping[str, tuple[State, ...]]] = MappingProxyType(
         "bury": (*WAITING, State.RUNNING),
         "move": (State.READY, State.DELAYED),
         "edit": (*WAITING, State.DEAD),
-        "complete": (*WAITING, State.RUNNING),
-        "purge": tuple(State),
     }
 )
 """What can be done to a job, and in which states."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from qdeck._deck.model import NATIVE, State
-from qdeck._deck.reasons import Caution, CautionCode, SkipCode
+from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, SkipCode
 from qdeck._deck.values import read_lengths
 from qdeck._engine import codec, keys
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import good, is_error
+from qdeck.adapters.model import NO_QUEUE
 from qdeck.adapters.native import SLICE, VERBS, stuck
 from qdeck.adapters.native.job import by_id
 from qdeck.adapters.native.records import Row, reaches_no_secret
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._deck.model import WorkerRow
+    from qdeck._filter import Filter
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.plans import Context, Rule, Search
 
@@ -38,6 +40,7 @@ class Native:
 
     name: ClassVar[str] = NATIVE
     counts_dead: ClassVar[bool] = True
+    takes_priority: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         self._owners: tuple[Mapping[str, WorkerRow] | None] | None = None
@@ -46,11 +49,25 @@ class Native:
         """The states in which a verb can be done."""
         return VERBS[verb]
 
+    def able(self) -> list[str]:
+        """The verbs that there are here."""
+        return list(VERBS)
+
+    def why_not(self, verb: str) -> str:
+        """Why a verb cannot be used in any state; empty when it can."""
+        return "" if verb in VERBS else CapabilityCode.NO_SUCH_VERB.words(NATIVE, verb)
+
+    def stuck_pages(
+        self, queues: Sequence[str], wanted: Filter | None, now: int
+    ) -> Program[Sequence[tuple[str, Pages]]]:
+        """What has to be looked through for the stuck jobs of these queues."""
+        return [(pages.queue, pages) for pages in (yield from stuck.pages(queues, wanted, now))]
+
     def rules(self, queue: str) -> Sequence[Rule]:
         """The rules of a purge."""
         from qdeck.adapters.native.purge import RULES
 
-        return RULES
+        return RULES if queue != NO_QUEUE else ()
 
     def prepare(self, verb: str, now: int) -> Program[None]:
         """Nothing: the act script reads what it needs."""

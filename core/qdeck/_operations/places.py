@@ -1,0 +1,98 @@
+"""Where something is looked for: queues with their adapters, native's first; and what changes of a plan are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from qdeck._deck import native
+from qdeck._deck.model import NATIVE, QueueRef
+from qdeck._errors import InvalidOption, UsageError
+from qdeck._operations.model import Verb
+from qdeck._settings.limits import Limits
+from qdeck.adapters.native.adapter import Native
+from qdeck.adapters.plans import Context, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.native import Memory
+    from qdeck._filter import Filter
+    from qdeck._operations.model import PlanHead
+    from qdeck._operations.request import Wish
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.others import Others
+
+
+@dataclass(slots=True)
+class Places:
+    """Queues, each with its adapter. `unread` has what was left out of all queues: the queue, or the adapter alone, and
+    the reason; `shared` the names that queues of several adapters have.
+    """
+
+    queues: list[tuple[Native | Adapter, str]] = field(default_factory=list)
+    unread: list[tuple[QueueRef, str]] = field(default_factory=list)
+    shared: frozenset[str] = frozenset()
+
+    @property
+    def refs(self) -> list[QueueRef]:
+        """All of them; bytes of a name that are no text are told, for a plan is a text."""
+        return [QueueRef(adapter.name, shown(queue)) for adapter, queue in self.queues]
+
+    @property
+    def adapters(self) -> list[Native | Adapter]:
+        """Their adapters."""
+        return list(dict.fromkeys(adapter for adapter, _ in self.queues))
+
+
+def places_of_wish(memory: Memory, others: Others, wish: Wish) -> Program[Places]:
+    """Where a wish is to be fulfilled. A queue that is named must be there, and its adapter must know the verb."""
+    places = yield from places_of(memory, others, wish.queues, wish.wanted)
+    verb = wish.verb.value
+    if wish.verb is Verb.PURGE:
+        return places
+    able = [(adapter, queue) for adapter, queue in places.queues if not adapter.why_not(verb)]
+    if len(able) < len(places.queues) and (wish.queues or not able):
+        adapter, queue = next(pair for pair in places.queues if pair not in able)
+        named = f"{queue!r}: " if wish.queues else ""
+        raise InvalidOption(named + adapter.why_not(verb), hint=f"{adapter.name} can {', '.join(adapter.able())}")
+    places.queues = able
+    if wish.priority is not None and wish.verb is not Verb.REPRIORITISE:
+        deaf = next((adapter.name for adapter, _ in able if verb not in adapter.takes_priority), None)
+        if deaf is not None:
+            raise InvalidOption(f"{verb} takes no priority in the adapter {deaf}", hint="name a queue of the scheduler")
+    return places
+
+
+def places_of(
+    memory: Memory, others: Others, queues: Sequence[str | QueueRef], wanted: Filter | None = None
+) -> Program[Places]:
+    """Where something is looked for: in these queues, or in all that a filter leaves."""
+    places, home = Places(), Native()
+    for queue in queues:
+        ref, adapter = yield from others.resolve(queue)
+        if adapter is None:
+            if not others.shows_native:
+                what = f"there is no queue {str(queue)!r} in these adapters"
+                raise UsageError(what, hint="qdeck status lists the queues")
+            yield from native.need_queue(memory, ref.name)
+        places.queues.append((adapter or home, ref.name))
+    places.queues.sort(key=lambda place: place[0] is not home)
+    limits = None if wanted is None else wanted.pushdown(0).queues
+    if not queues and others.shows_native:
+        known = [queue for queue in (yield from native.names(memory)) if QueueRef(NATIVE, queue).is_in(limits)]
+        places.queues += [(home, queue) for queue in (yield from native.readable(known, places.unread))]
+    if not queues and others.adapters:
+        found = yield from others.queues(places.unread)
+        places.queues += [(one, queue) for one, queue in found if QueueRef(one.name, queue).is_in(limits)]
+    places.shared = others.shared
+    return places
+
+
+def context_of(head: PlanHead, now: int, prepared: Any) -> Context:
+    """What the changes of a plan are made for."""
+    limits = msgspec.convert(head.limits, Limits)
+    return Context(now=now, limits=limits, priority=head.priority, reason=head.reason, prepared=prepared)
