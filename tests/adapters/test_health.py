@@ -14,8 +14,8 @@ import pytest
 from adapters.test_conformance import load_dump
 from adapters.test_purge import ago, vm
 from qdeck._agent.options import AgentOptions
-from qdeck._agent.vmpooler import judge, keep_health
 from qdeck._settings.model import DeadLetters
+from qdeck.adapters.vmpooler.health import judge
 from qdeck.admin import AsyncWriter, Settings, Thresholds, Writer, health_document
 from qdeck.runtime import Agent
 
@@ -109,7 +109,7 @@ def keep(url: str) -> str | None:
     async def run() -> str | None:
         async with AsyncWriter(url, adapters=("native", "vmpooler")) as deck:
             seen = await deck.snapshot()
-            return await keep_health(deck, seen.at_ms)
+            return (await deck.write(deck.others.write_health(seen.at_ms))).get("vmpooler__health")
 
     return asyncio.run(run())
 

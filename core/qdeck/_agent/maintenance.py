@@ -7,7 +7,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._agent import health, purging, recovery, vmpooler
+from qdeck._agent import health, purging, recovery
 from qdeck._agent.sampling import Sampler
 from qdeck._deck import agent_tasks, since
 from qdeck._engine import keys
@@ -106,9 +106,10 @@ class Maintenance:
         told = health.summary(found)
         with contextlib.suppress(QdeckError):  # good to have, and no reason to leave no report
             await self.client.run(since.note(found.findings, found.thresholds, found.at_ms))
-        own = await vmpooler.keep_health(self.readers.health.writer, found.at_ms)
+        writer = self.readers.health.writer
+        theirs = await writer.write(writer.others.write_health(found.at_ms))
         return agent_tasks.Ending(
-            summary=told if own is None else told | {"vmpooler__health": own},
+            summary=told | theirs,
             hash_key=health.KEY,
             hash_fields=health.hash_fields(found),
             live_ms=health.LIVE_MS,

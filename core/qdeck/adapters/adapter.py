@@ -171,6 +171,14 @@ class Adapter(ABC):
 
         return (yield from entry_plans.weigh(self, verb, rows, context, reasons))
 
+    def write_health(self, now: int) -> Program[dict[str, str]]:
+        """Write what the system's own health check would, where none runs; return by key what came of it, in words.
+
+        An agent does so after each health check of its own.
+        """
+        yield from ()  # no reading: a program all the same
+        return {}
+
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """The change that does this to an entry; raises a UsageError with the reason where it cannot."""
         yield from ()  # no reading: a program all the same

@@ -178,6 +178,14 @@ class Others:
                 found += yield from adapter.find(job_id)
         return found
 
+    def write_health(self, now: int) -> Program[dict[str, str]]:
+        """Write what the other systems' own health checks would, where none runs; return by key what came of it."""
+        found: dict[str, str] = {}
+        for adapter in self.adapters:
+            if adapter.sight is not None and adapter.sight.is_there:
+                found |= yield from adapter.write_health(now)
+        return found
+
     def resolve(self, queue: str | QueueRef) -> Program[tuple[QueueRef, Adapter | None]]:
         """Return the queue that is meant, and its adapter unless it is native; raise for a name that several have.
 

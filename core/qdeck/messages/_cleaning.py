@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._errors import LayoutMismatch
+from qdeck._list_names import ListNames
 from qdeck._redis import reads
-from qdeck.adapters.lists.names import Names as ListNames
 from qdeck.messages import _registry as registry
 from qdeck.messages import _task_lists as task_lists
 from qdeck.messages._batch import CleaningBatch

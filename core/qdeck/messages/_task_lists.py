@@ -13,8 +13,8 @@ from qdeck.messages._registry import raw_task
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from qdeck._list_names import ListNames
     from qdeck._redis.commands import Program
-    from qdeck.adapters.lists.names import Names as ListNames
 
 COUNT: Final = 500
 _NOT_THEIRS: Final = re.compile(rb"\{|qdeck:|task_queues:|.*[\x80-\xff]", re.DOTALL)

@@ -17,12 +17,12 @@ from qdeck._deck.reasons import CapabilityCode
 from qdeck._engine import codec
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
+from qdeck._list_names import BUILT_IN, LONGEST, ListNames, glob_of
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.lists import changes
-from qdeck.adapters.lists.names import BUILT_IN, LONGEST, Names, glob_of
 from qdeck.adapters.model import (
     Act,
     Capability,
@@ -73,7 +73,7 @@ class Lists(Adapter):
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
         super().__init__()
-        self.names = Names(patterns)
+        self.names = ListNames(patterns)
         self._heads: dict[bytes, str] = {}
         self._is_plain = not patterns
         self._dead_end = raw_of(self.names.suffix[1:])
@@ -240,7 +240,7 @@ def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[bytes]]]:
     return found
 
 
-def _of_names(names: Names, queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:
+def _of_names(names: ListNames, queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:
     """The entries of the lists whose names a scan found."""
     state = raws[0].source.state
     mine = [raw.member for raw in raws if names.queue_of(raw.member) == (queue, state is State.DEAD)]

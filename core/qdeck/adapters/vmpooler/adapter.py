@@ -336,6 +336,12 @@ class VmPooler(Adapter):
         found, self._clones = yield from measure_health(self, now, self._clones)
         return found
 
+    def write_health(self, now: int) -> Program[dict[str, str]]:
+        """Write `vmpooler__health` while VMPooler does not."""
+        from qdeck.adapters.vmpooler.health import keep_own_health
+
+        return (yield from keep_own_health(self, now))
+
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """By their requests."""
         from qdeck.adapters.vmpooler.outcomes import read_outcomes

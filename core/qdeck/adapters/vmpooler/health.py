@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from qdeck._deck import payload
-from qdeck._deck.model import State
+from qdeck._deck.model import State, Status
 from qdeck._engine import codec
+from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._redis.commands import Program
+    from qdeck._settings.thresholds import Thresholds
     from qdeck.adapters.adapter import Adapter
 
 CLONES: Final = (b"vmpooler__tasks__clone", b"vmpooler__tasks__ondemandclone")
@@ -138,7 +140,18 @@ def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int
         mark = going_on
 
 
-def write_health(metrics: Mapping[str, Any], status: str, now: int) -> Program[str]:
+def keep_own_health(adapter: Adapter, now: int) -> Program[dict[str, str]]:
+    """Write VMPooler's health hash, judged by VMPooler's own rules, while nobody else does; say what came of it."""
+    try:
+        health = yield from adapter.health(now)
+        metrics = own_shape(health, (yield from read_letters()))
+        words = yield from _write(metrics, judge(metrics, adapter.thresholds).value, now)
+    except QdeckError as error:
+        words = f"not written: {error}"
+    return {HEALTH.decode(): words}
+
+
+def _write(metrics: Mapping[str, Any], status: str, now: int) -> Program[str]:
     """Write VMPooler's health hash in its own shape, if nobody else does: there is none, it is ours, or it is old.
 
     Returns `written`, or why it was not.
@@ -205,3 +218,20 @@ def read_letters() -> Program[dict[str, int | None]]:
         [size] = yield from reads.ask_all([(b"HLEN", DEAD["tasks"])])
         found["tasks"] = _number(size)
     return found
+
+
+def judge(metrics: Mapping[str, Any], limits: Thresholds) -> Status:
+    """VMPooler's own verdict on its metrics: the first rule that fits."""
+    errors = metrics["errors"]
+    dead, stuck = errors["dlq_total_size"] or 0, errors["stuck_vm_count"] or 0
+    pools = [pool for name, pool in metrics["queues"].items() if name != "dlq"]
+    pending = max(((pool["pending"].get("size") or 0) for pool in pools), default=0)
+    ready = max(((pool["ready"].get("size") or 0) for pool in pools), default=0)
+    most_pending, most_ready = limits.pending_queue_max, limits.ready_queue_max
+    if dead > limits.dlq_max_critical or stuck > limits.stuck_vm_max_critical:
+        return Status.UNHEALTHY
+    if pending > 2 * most_pending or ready > 2 * most_ready:
+        return Status.UNHEALTHY
+    if dead > limits.dlq_max_warning or stuck > limits.stuck_vm_max_warning:
+        return Status.DEGRADED
+    return Status.DEGRADED if pending > most_pending or ready > most_ready else Status.HEALTHY

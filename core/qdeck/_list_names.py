@@ -61,7 +61,7 @@ class Pattern:
         return f"{found[1]}*" if self.groups else name
 
 
-class Names:
+class ListNames:
     """The patterns of one deck: the user's first, then those built in, then the names of qdeck itself."""
 
     def __init__(self, patterns: Sequence[str] = (), suffix: str = SUFFIX) -> None:
