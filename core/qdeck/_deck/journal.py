@@ -10,9 +10,9 @@ import msgspec
 
 from qdeck._deck import changes
 from qdeck._engine import keys
-from qdeck._errors import OutcomeUnknown, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +30,8 @@ def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
     if in_file:
         with contextlib.suppress(OSError):
             append(text)
-    try:
-        yield (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text)
-    except (ServerUnreachable, OutcomeUnknown):
-        raise  # the caller may write it again
-    except QdeckError:
-        return
+    # What the server refuses stops nothing; where it was away, the caller may write it again.
+    yield ask((b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text))
 
 
 def append(line: bytes) -> None:

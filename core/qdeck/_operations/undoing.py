@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -13,6 +12,7 @@ from qdeck._errors import NotAllowed, QdeckError, UsageError
 from qdeck._operations import activity, batches
 from qdeck._operations.model import UndoResult, Verb
 from qdeck._redis import reads
+from qdeck._redis.errors import LOST
 from qdeck.adapters import changes as applied
 
 if TYPE_CHECKING:
@@ -231,9 +231,13 @@ def _bundles(places: Sequence[_UndoSlice], most: int) -> Iterator[list[_UndoSlic
 
 def _deliver(queue: str) -> Program[None]:
     """Empties an outbox; what another queue refuses stays there, and stops nothing."""
-    with contextlib.suppress(QdeckError):
+    try:
         while (yield from programs.deliver(queue)):
             pass
+    except LOST:
+        raise
+    except QdeckError:
+        return
 
 
 def _read_reached(queues: Sequence[str], batch: str) -> Program[dict[str, _Reached]]:
