@@ -29,9 +29,8 @@ from qdeck.adapters.together import apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from redis.exceptions import ResponseError
-
     from qdeck._deck.model import Page, Snapshot
+    from qdeck._errors import QdeckError
     from qdeck._redis.commands import Command, Program
 
 MOST_QUEUES: Final = 2_000  # whose keys are looked at one by one
@@ -152,7 +151,7 @@ def _lists(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
                 found.append((_other_type(keys.key(row.name, part).decode(), wanted.decode(), kind), row.ref))
 
 
-def _refused(reply: ResponseError, key: str) -> Unreadable:
+def _refused(reply: QdeckError, key: str) -> Unreadable:
     problem = Unreadable.of(reply)
     return _other_type(key, "zset") if problem.code is UnreadableCode.WRONGTYPE else problem
 
