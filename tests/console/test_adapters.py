@@ -88,7 +88,7 @@ REFUSALS = {
               ("a2", "e", "lists has nothing like edit")),
     "vmpooler": (("left-over", "n", "a VM is ready when its clone is"),
                  ("brisk-heron", "r", "was made for no request"), ("fresh", "e", "vmpooler has nothing like edit")),
-    "ifdb": (("ready", "c", "no such state: bury or discard it"), ("bad", "x", "another task waits for it"),
+    "ifdb": (("ready", "c", "no such state: bury or discard it"), ("bad", "x", "others wait for it"),
              ("good", "r", "retry is for what is dead here, not done")),
     "scheduler": (("new", "c", "it is done in PostgreSQL"), ("held", "x", "discard is for"),
                   ("broken", "n", "its name is not `id:PRIORITY`")),

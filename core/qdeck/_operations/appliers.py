@@ -15,7 +15,6 @@ from qdeck._deck import changes
 from qdeck._deck.reasons import SkipCode
 from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._engine.acts import Acted
-from qdeck._errors import UsageError
 from qdeck._operations.model import Verb
 from qdeck._operations.places import context_of
 from qdeck._operations.slices import Pace
@@ -24,7 +23,7 @@ from qdeck._settings.limits import Limits, used_rules
 from qdeck.adapters import changes as applied
 from qdeck.adapters import make
 from qdeck.adapters.entry_plans import build_changes
-from qdeck.adapters.model import Act, Seen
+from qdeck.adapters.model import Act, Seen, Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,8 +176,8 @@ class AdapterApplier:
             built = yield from build_changes(adapter, act, [entry for _, entry in some], contexts)
             ready: list[tuple[int, Entry, Change]] = []
             for (at, entry), change in zip(some, built, strict=True):
-                if isinstance(change, UsageError):
-                    reasons[at] = SkipCode.NOT_CAPABLE, str(change).removeprefix(f"{entry.id!r}: ")
+                if isinstance(change, Skipped):
+                    reasons[at] = change.code, change.data
                 else:
                     ready.append((at, entry, change))
             results = yield from applied.apply(

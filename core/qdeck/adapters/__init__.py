@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import QueueRow, State
     from qdeck._deck.queue_ref import Feature
-    from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
+    from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, SkipCode, Stuck, StuckCode
     from qdeck._redis.commands import Command, Program, Request, ask, raw_of, text_of
     from qdeck._redis.errors import good, is_error
     from qdeck._redis.reads import ask_all, clock, fetch_all, pairs
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Raw,
         Retried,
         Seen,
+        Skipped,
         Source,
         StateHealth,
         age_s,
@@ -75,6 +76,8 @@ __all__ = [
     "Retried",
     "Rule",
     "Seen",
+    "SkipCode",
+    "Skipped",
     "Source",
     "State",
     "StateHealth",
@@ -107,7 +110,7 @@ NAMES: Final = FOREIGN
 _HOMES: Final = {
     "qdeck._deck.queue_ref": "Feature",
     "qdeck._deck.model": "QueueRow State",
-    "qdeck._deck.reasons": "CapabilityCode Caution CautionCode Stuck StuckCode",
+    "qdeck._deck.reasons": "CapabilityCode Caution CautionCode SkipCode Stuck StuckCode",
     "qdeck._redis.commands": "Command Program Request ask raw_of text_of",
     "qdeck._redis.errors": "good is_error",
     "qdeck._redis.reads": "ask_all clock fetch_all pairs",
@@ -116,7 +119,7 @@ _HOMES: Final = {
     "qdeck.adapters.paging": "every first read_slice",
     "qdeck.adapters.model": (
         "Act AdapterHealth Capability Entry Outcome Group Kind Look NO_QUEUE Raw Seen Source StateHealth Retried age_s "
-        "short"
+        "Skipped short"
     ),
     "qdeck.adapters.plans": "Context Rule",
     "qdeck.adapters.times": "iso read_ms",

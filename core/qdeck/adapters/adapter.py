@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from qdeck._deck.model import Found, State
 from qdeck._deck.reasons import CapabilityCode
-from qdeck._errors import InvalidOption, UnknownJob
+from qdeck._errors import UnknownJob
 from qdeck._redis import reads
 from qdeck._settings.thresholds import Thresholds
 from qdeck.adapters.model import (
@@ -180,9 +180,8 @@ class Adapter(ABC):
         return {}
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """The change that does this to an entry; raises a UsageError with the reason where it cannot."""
-        yield from ()  # no reading: a program all the same
-        raise InvalidOption(self.why_not(act, State(entry.state)), hint="see the capabilities of the adapter")
+        """The change that does this to an entry in one of its states; raises `Skipped` where it cannot."""
+        raise NotImplementedError
 
     def named(self, entries: list[Entry]) -> list[Entry]:
         """Return entries as those of this adapter, which may be one of several of its system."""

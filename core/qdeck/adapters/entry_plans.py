@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from qdeck._deck.model import NO_STATE, State
 from qdeck._deck.reasons import Caution, SkipCode
-from qdeck._errors import UsageError
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
-from qdeck.adapters.model import Act, Entry, Kind
+from qdeck.adapters.model import Act, Entry, Kind, Skipped
 from qdeck.adapters.paging import Listed
 from qdeck.adapters.plans import Pages, StuckJob, Weighed, shown
 from qdeck.adapters.together import together
@@ -41,6 +41,9 @@ class Planned(Listed, Protocol):
         now: int | None = None,
     ) -> Program[Page]:
         """The next slice of the entries in these states that match."""
+
+    def why_not(self, verb: str, state: State | None = None) -> str:
+        """Why a verb cannot be used in a state."""
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """The change that does this to an entry."""
@@ -146,8 +149,8 @@ def weigh(
         some = entries[start : start + SLICE]
         for at, change in enumerate((yield from build_changes(adapter, Act(verb), some, each[start:])), start):
             entry = entries[at]
-            if isinstance(change, UsageError):
-                skipped[at] = SkipCode.NOT_CAPABLE, str(change).removeprefix(f"{entry.id!r}: ")
+            if isinstance(change, Skipped):
+                skipped[at] = change.code, change.data
                 effects.append("")
                 continue
             try:
@@ -162,7 +165,13 @@ def weigh(
 
 def build_changes(
     adapter: Planned, act: Act, entries: Sequence[Entry], contexts: Sequence[Context]
-) -> Program[list[Change | UsageError]]:
+) -> Program[list[Change | Skipped]]:
     """The change for each entry, or why there is none; what they read is read in one round trip."""
-    programs = [adapter.change(act, entry, context) for entry, context in zip(entries, contexts, strict=False)]
-    return (yield from together(programs))
+    programs = [_change(adapter, act, *each) for each in zip(entries, contexts, strict=False)]
+    return (yield from together(programs, Skipped))
+
+
+def _change(adapter: Planned, act: Act, entry: Entry, context: Context) -> Program[Change]:
+    if entry.state != NO_STATE and (why := adapter.why_not(act, State(entry.state))):
+        raise Skipped.because(why)
+    return (yield from adapter.change(act, entry, context))

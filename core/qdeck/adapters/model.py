@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from qdeck._deck.model import JobRecord, QueueRow, State
-from qdeck._deck.reasons import CapabilityCode
-from qdeck._errors import InvalidOption
+from qdeck._deck.reasons import CapabilityCode, SkipCode
+from qdeck._errors import InvalidOption, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -249,3 +249,16 @@ def short(raw: bytes) -> str:
     """A short name for bytes that are an entry without an id."""
     digest = hashlib.sha256(raw).digest()
     return base64.b32encode(digest[:10]).decode().lower()
+
+
+class Skipped(UsageError):
+    """Raised by `change` for an entry that it leaves alone: the code of the reason, and what belongs to it."""
+
+    def __init__(self, code: SkipCode, data: str = "") -> None:
+        super().__init__(code.words(data))
+        self.code, self.data = code, data
+
+    @classmethod
+    def because(cls, why: str) -> Skipped:
+        """Return one for a reason of the system itself, which has no code."""
+        return cls(SkipCode.NOT_CAPABLE, why)

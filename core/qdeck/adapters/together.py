@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qdeck._errors import QdeckError, UsageError
+from qdeck._errors import QdeckError
 from qdeck._redis.commands import Offload, Pause, Request, ask, request_of
 from qdeck._redis.errors import is_error
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 E = TypeVar("E", bound=QdeckError)
 
 
-def together(programs: Sequence[Program[T]]) -> Program[list[T | UsageError]]:
-    """What programs of plain reads give, in their order; a usage error of one is its result and stops no other."""
-    return (yield from _together(programs, UsageError))
+def together(programs: Sequence[Program[T]], kept: type[E]) -> Program[list[T | E]]:
+    """What programs of plain reads give, in their order; an error of a kind is the result of one and stops no other."""
+    return (yield from _together(programs, kept))
 
 
 def apart(programs: Sequence[Program[T]]) -> Program[list[T | QdeckError]]:

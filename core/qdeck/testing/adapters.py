@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from qdeck import UsageError
 from qdeck.adapters import changes, discovery
-from qdeck.adapters.model import NO_QUEUE, Outcome, Retried
+from qdeck.adapters.entry_plans import build_changes
+from qdeck.adapters.model import NO_QUEUE, Outcome, Retried, Skipped
 from qdeck.adapters.paging import every
 from qdeck.adapters.plans import Context, Search
 from qdeck.admin import Act, Entry, Limits, Seen, State, Writer, make_adapter, parse
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import redis
 
     from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.cells import Change
     from qdeck.adapters.plans import Pages, Rule, StuckJob
 
 
@@ -85,6 +86,13 @@ class Conformance:
 
     def context(self, deck: Writer, act: Act) -> Context:
         return Context(now=_now(deck), limits=Limits(), priority=self.priorities.get(act))
+
+    def built(
+        self, deck: Writer, adapter: Adapter, act: Act, entry: Entry, context: Context | None = None
+    ) -> Change | None:
+        """Return what a verb changes, None where it leaves the entry alone."""
+        [found] = deck.run(build_changes(adapter, act, [entry], [context or self.context(deck, act)]))
+        return None if isinstance(found, Skipped) else found
 
     def look(self, deck: Writer) -> Adapter:
         made = self.make()
@@ -192,9 +200,8 @@ class Conformance:
         for number, entry in enumerate(self.entries(deck, adapter)):
             for act, capability in adapter.capabilities().items():
                 assert capability.can or adapter.why_not(act)
-                try:
-                    change = deck.run(adapter.change(act, entry, self.context(deck, act)))
-                except UsageError:
+                change = self.built(deck, adapter, act, entry)
+                if change is None:
                     continue
                 told.add(act)
                 batch = f"b{number}-{act}"
@@ -225,9 +232,8 @@ class Conformance:
             now = _now(deck)
             if entry.native_state in tried:
                 continue
-            try:
-                change = deck.run(adapter.change(Act.RETRY, entry, self.context(deck, Act.RETRY)))
-            except UsageError:
+            change = self.built(deck, adapter, Act.RETRY, entry)
+            if change is None:
                 continue
             one = Retried(seen=entry.seen, since_ms=now)
             [done] = deck.write(changes.apply(self.adapter, f"r{number}", [change]))
@@ -266,7 +272,8 @@ class Conformance:
         for number, (rule, entry) in enumerate(found):
             reason, act = rule.reason_for(limits, entry, now), Act(rule.verb_for(limits))
             assert reason
-            change = deck.run(adapter.change(act, entry, Context(now=now, limits=limits, reason=reason)))
+            change = self.built(deck, adapter, act, entry, Context(now=now, limits=limits, reason=reason))
+            assert change is not None, (entry.key, act)
             [done] = deck.write(changes.apply(self.adapter, f"s{number}", [change]))
             assert done.done, (rule.name, entry.key, done.why)
             [back] = deck.write(changes.undo(self.adapter, f"s{number}"))
@@ -280,9 +287,8 @@ class Conformance:
         for number, entry in enumerate(found):
             if entry.key.partition("#")[0] in twins:
                 continue  # its twin would go
-            try:
-                change = deck.run(adapter.change(Act.DISCARD, entry, self.context(deck, Act.DISCARD)))
-            except UsageError:
+            change = self.built(deck, adapter, Act.DISCARD, entry)
+            if change is None:
                 continue
             deck.write(changes.apply(self.adapter, f"first{number}", [change]))
             before = values(raw)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
-from qdeck._deck.reasons import CapabilityCode, Stuck, StuckCode
+from qdeck._deck.reasons import CapabilityCode, SkipCode, Stuck, StuckCode
 from qdeck._deck.words import Unreadable
 from qdeck._engine.numbers import whole
-from qdeck._errors import InvalidOption
 from qdeck._redis import reads
 from qdeck._redis.commands import ask, raw_of, text_of
 from qdeck._redis.errors import is_error
@@ -33,6 +32,7 @@ from qdeck.adapters.model import (
     Raw,
     Retried,
     Seen,
+    Skipped,
     Source,
     age_s,
 )
@@ -185,11 +185,9 @@ class Ifdb(Adapter):
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """One change of a task and its place in line. Options: `priority` of a reprioritisation."""
-        if why := self.why_not(act, State(entry.state)):
-            raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
         needed: set[str] | None = context.prepared
         if act is Act.DISCARD and entry.id in ((yield from _needed()) if needed is None else needed):
-            raise InvalidOption(f"{entry.id!r}: another task waits for it", hint="discard that one first")
+            raise Skipped(SkipCode.OTHERS_WAIT)
         return changes.build(act, entry, context.now, context.priority)
 
 

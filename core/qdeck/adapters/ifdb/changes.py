@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.reasons import Caution, CautionCode
 from qdeck._engine.numbers import whole
-from qdeck._errors import InvalidOption
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
-from qdeck.adapters.model import Act, Entry, Seen
+from qdeck.adapters.model import Act, Entry, Seen, Skipped
 from qdeck.adapters.times import iso, read_ms
 
 if TYPE_CHECKING:
@@ -62,10 +61,10 @@ def build(act: Act, entry: Entry, now: int, priority: Any = None) -> Change:
     value = score = None
     if act is not Act.DISCARD:
         if task is None:
-            raise InvalidOption(f"{entry.id!r}: {entry.problem}", hint="discard it")
+            raise Skipped.because(str(entry.problem))
         if act is Act.RETRY and was.score is not None:
             # Between its two writes the worker would take out of the line what was put back into it.
-            raise InvalidOption(f"{entry.id!r}: its worker is about to take it out of the line", hint="try again")
+            raise Skipped.because("its worker is about to take it out of the line")
         fresh = _changed(act, task, now, priority)
         value = json.dumps(fresh).encode()
         if act in (Act.RETRY, Act.RUN, Act.REPRIORITISE):
@@ -93,7 +92,7 @@ def _changed(act: Act, task: dict[str, Any], now: int, priority: Any) -> dict[st
         fresh["enqueue_time"] = iso(now) if task.get("start_time") else task.get("enqueue_time")
     elif act is Act.REPRIORITISE:
         if not isinstance(priority, int):
-            raise InvalidOption(f"{priority!r} is no priority", hint="give a whole number; lower goes first")
+            raise Skipped.because(f"{priority!r} is no priority")
         fresh["priority"] = priority
     else:
         done = act is Act.COMPLETE

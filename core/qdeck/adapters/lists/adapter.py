@@ -16,7 +16,6 @@ from qdeck._deck.model import QueueRow, State
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._engine import codec
 from qdeck._engine.numbers import whole
-from qdeck._errors import InvalidOption
 from qdeck._list_names import BUILT_IN, LONGEST, ListNames, glob_of
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
@@ -196,8 +195,6 @@ class Lists(Adapter):
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """Moves or removes exactly this entry."""
         yield from ()  # no reading: a program all the same
-        if why := self.why_not(act, State(entry.state)):
-            raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
         return changes.build(act, entry, self.names.suffix)
 
 

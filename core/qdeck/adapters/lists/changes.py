@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from qdeck._deck.reasons import Caution, CautionCode
-from qdeck._errors import InvalidOption
 from qdeck._redis.commands import raw_of, text_of
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change, End
-from qdeck.adapters.model import Act, Entry
+from qdeck.adapters.model import Act, Entry, Skipped
 
 
 def build(act: Act, entry: Entry, suffix: str) -> Change:
@@ -21,7 +20,7 @@ def build(act: Act, entry: Entry, suffix: str) -> Change:
     target = name
     if act is Act.RETRY:
         if not name.endswith(suffix):
-            raise InvalidOption(f"{name!r} does not tell where it came from", hint="discard it, or move it")
+            raise Skipped.because(f"{name!r} does not tell where it came from")
         target = name.removesuffix(suffix)
     elif act is not Act.REQUEUE:
         target = name + suffix

@@ -17,7 +17,6 @@ from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, Stuck, Stu
 from qdeck._deck.words import Unreadable
 from qdeck._engine import codec
 from qdeck._engine.numbers import score_ms, whole
-from qdeck._errors import InvalidOption
 from qdeck._redis import reads
 from qdeck._redis.commands import ask, raw_of, text_of
 from qdeck._redis.errors import is_error
@@ -34,6 +33,7 @@ from qdeck.adapters.model import (
     Outcome,
     Raw,
     Retried,
+    Skipped,
     Source,
     age_s,
     short,
@@ -172,18 +172,16 @@ class Scheduler(Adapter):
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """What the scheduler's own methods do, in one step. Options: `priority` (NORMAL), `reason` of a burial."""
-        if why := self.why_not(act, State(entry.state)):
-            raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
         now, given = context.now, context.priority
         priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
         if priority not in OFFSETS:
-            raise InvalidOption(f"{priority!r} is no priority of the scheduler", hint=f"they are {', '.join(OFFSETS)}")
+            raise Skipped.because(f"{priority!r} is no priority of the scheduler")
         if act is Act.DISCARD:
             return _remove(entry)
         if act is Act.BURY:
             return _bury(entry, now, context.reason or entry.problem or "buried by an operator")
         if entry.problem is not None:
-            raise InvalidOption(f"{entry.id!r}: {entry.problem}", hint="bury or discard it")
+            raise Skipped.because(entry.problem)
         if act is Act.REQUEUE:
             return _requeue(entry, now, priority)
         if act is Act.RUN and entry.priority is not None and given is None:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._deck.model import State
-from qdeck._deck.reasons import Caution, CautionCode
+from qdeck._deck.reasons import Caution, CautionCode, SkipCode
 from qdeck._engine import codec
-from qdeck._errors import InvalidOption
-from qdeck._redis.commands import ask, raw_of
+from qdeck._redis.commands import ask, raw_of, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import THERE, Change
-from qdeck.adapters.model import Act, Entry
+from qdeck.adapters.model import Act, Entry, Skipped
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
@@ -47,28 +46,26 @@ _VM_STAYS: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the VM it
 def build(adapter: Adapter, act: Act, entry: Entry, context: Context) -> Program[Change]:
     """Return the change that does this to an entry."""
     now, limits = context.now, context.limits
-    if act is Act.EXPIRE and entry.native_state == ORPHAN:
+    if entry.native_state == ORPHAN:
         return expire_orphan(entry, now)
-    if why := adapter.why_not(act, State(entry.state)):
-        raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
     if entry.queue == REQUEST_QUEUE:
         if act not in (Act.CANCEL, Act.EXPIRE):
-            raise InvalidOption(f"{entry.id!r}: a request can only be cancelled", hint="that is DELETE of its API")
+            raise Skipped.because("a request can only be cancelled")
         return (yield from end_request(act, entry, now))
     rule = context.rule
     if rule is not None and entry.state != State.DEAD and not adapter.takes(rule, entry, limits, now):
-        raise InvalidOption(f"{entry.id!r}: it is not too old any more", hint="make a new plan")
+        raise Skipped.because("it is not too old any more")
     if act is Act.EXPIRE and entry.native_state == "pending":
         return (yield from _drop(entry, now))
     if act is Act.EXPIRE:
-        raise InvalidOption(f"{entry.id!r}: only requests, pending VMs and records of no VM expire", hint="complete it")
+        raise Skipped.because("only requests, pending VMs and records of no VM expire")
     if act is Act.RETRY:
         return (yield from _retry(entry))
     in_zset = entry.state == State.DEAD or entry.queue == CREATE_QUEUE
     if act is Act.DISCARD and (in_zset or entry.queue in TASKS):
         return _remove(entry)
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
-        raise InvalidOption(f"{entry.id!r}: a task can only be discarded", hint="see the capabilities of the adapter")
+        raise Skipped.because("a task can only be discarded")
     if act is Act.BURY:
         return (yield from _bury(entry, now, limits, context.reason or "buried by an operator"))
     if act is Act.DISCARD and entry.state == State.DONE:
@@ -134,7 +131,7 @@ def _drop(entry: Entry, now: int) -> Program[Change]:
     clone, ttl = yield ask((b"HGET", hash_key, b"clone"), (b"TTL", hash_key))
     clone = None if is_error(clone) else clone
     if read_ms(clone) != entry.since_ms:
-        raise InvalidOption(f"{entry.id!r}: its record has changed", hint="make a new plan")
+        raise Skipped(SkipCode.CHANGED, text_of(hash_key))
     record = [cells.field(hash_key, b"clone", clone)] if ttl != -2 else []
     record += [cells.expiry(hash_key, None, b"%d" % (now + DATA_TTL_S * 1000))] if ttl == -1 else []
     return Change(
@@ -161,12 +158,12 @@ def _retry(entry: Entry) -> Program[Change]:
     request, alias, pool, seen = tags.get("request"), tags.get("alias"), entry.queue, entry.seen
     if entry.problem or not request or not alias or pool.startswith("dlq:") or seen.score is None:
         why = entry.problem or "it was made for no request: the manager fills the pool up by itself"
-        raise InvalidOption(f"{entry.id!r} cannot be retried: {why}", hint="discard it")
+        raise Skipped.because(why)
     record = request_key(raw_of(request))
     status, wanted = yield [(b"HGET", record, b"status"), (b"HGET", record, b"requested")]
     if wanted is None or status is not None:
         over = "is gone" if wanted is None else f"is {status.decode('utf-8', 'replace')}"
-        raise InvalidOption(f"{entry.id!r} cannot be retried: its request {request!r} {over}", hint="discard it")
+        raise Skipped.because(f"its request {request!r} {over}")
     tasks = [raw_of(f"{alias}:{pool}:{count}:{request}") for count in range(1, MOST_TOGETHER + 2)]
     scores = yield (b"ZMSCORE", CREATE, *tasks[:-1])
     there = [(at, score) for at, score in enumerate(scores) if score is not None]

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.reasons import Caution, CautionCode
-from qdeck._errors import InvalidOption
 from qdeck._redis.commands import ask, raw_of, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Change
-from qdeck.adapters.model import Act, Entry
+from qdeck.adapters.model import Act, Entry, Skipped
 from qdeck.adapters.vmpooler.keys import DATA_TTL_S, pool_key, request_key
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def end_request(act: Act, entry: Entry, now: int) -> Program[Change]:
     record = request_key(raw_of(request))
     wanted, ttl = yield ask((b"HGET", record, b"requested"), (b"TTL", record))
     if seen.score is None or is_error(wanted):
-        raise InvalidOption(f"{request!r} is over already", hint="its record ends by itself")
+        raise Skipped.because("it is over already")
     deletes = act is Act.CANCEL
     status, ttl_s = (b"deleted", DELETED_TTL_S) if deletes else (b"failed", DATA_TTL_S)
     ends = b"%d" % (now + ttl_s * 1000)
@@ -72,7 +71,7 @@ def _take_vms(request: str, wanted: bytes, ends: bytes | None) -> Program[list[C
             continue
         names = sorted(vms)
         if len(names) > MOST_VMS:
-            raise InvalidOption(f"{request!r} has {len(names):,} VMs", hint="delete it through its API")
+            raise Skipped.because(f"it has {len(names):,} VMs: delete it through its API")
         running, done = pool_key("running", pool), pool_key("completed", pool)
         there = yield (b"SMISMEMBER", running, *names)
         for vm, is_running in zip(names, there, strict=True):
