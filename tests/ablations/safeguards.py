@@ -24,7 +24,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="token of a lease, for jobs that end well",
         prevents="a worker that lost its lease completes the job of another",
-        file=f"{_LUA}/turn.lua",
+        file=f"{_LUA}/poll.lua",
         text="    if held and string.sub(held, 1, #mine) == mine then\n      finished[",
         without="    if held then\n      finished[",
         tests=("tests/engine/test_leases.py",),
@@ -32,7 +32,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="token of a lease, for all other ends",
         prevents="a worker that lost its lease fails, cancels or returns the job of another",
-        file=f"{_LUA}/turn.lua",
+        file=f"{_LUA}/poll.lua",
         text="  if held and string.sub(held, 1, #mine) == mine then\n    close(",
         without="  if held then\n    close(",
         tests=("tests/engine/test_leases.py",),
@@ -40,7 +40,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="answer to a poll that is sent again",
         prevents="no worker holds the jobs of a claim whose reply was lost until their leases end",
-        file=f"{_LUA}/turn.lua",
+        file=f"{_LUA}/poll.lua",
         text="  if done == number then",
         without="  if false then",
         tests=("tests/engine/test_leases.py",),
@@ -48,7 +48,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="number of a poll that arrives late",
         prevents="a delayed request claims jobs that no worker holds",
-        file=f"{_LUA}/turn.lua",
+        file=f"{_LUA}/poll.lua",
         text="  if tonumber(done) > tonumber(number) then return answer(0, false) end",
         without="",
         tests=("tests/engine/test_leases.py", "tests/engine/test_machine.py"),

@@ -102,11 +102,11 @@ def make_jobs(client: SyncClient, count: int, *, queue: str = QUEUE, body: bytes
 
 def claim(client: SyncClient, *, queue: str = QUEUE, room: int = 1, lease_ms: int = 60_000, worker: str = "w1") -> Any:
     number = int(new_id()[:13], 16)
-    return client.run(programs.call(ops.turn(queue, worker, number, room=room, lease_ms=lease_ms))).jobs
+    return client.run(programs.call(ops.poll(queue, worker, number, room=room, lease_ms=lease_ms))).jobs
 
 
 def bury(client: SyncClient, jobs: Any, *, queue: str = QUEUE, worker: str = "w1", **event: Any) -> None:
     text = json.dumps({"class": "pkg.Boom", "message": "no", **event}).encode()
     endings = [ops.Ending(kind="failed", id=j.id, token=j.token, delay_ms=-1, event=text) for j in jobs]
     number = int(new_id()[:13], 16)
-    client.run(programs.call(ops.turn(queue, worker, number, room=0, lease_ms=60_000, endings=endings)))
+    client.run(programs.call(ops.poll(queue, worker, number, room=0, lease_ms=60_000, endings=endings)))

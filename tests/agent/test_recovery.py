@@ -61,7 +61,7 @@ def test_what_is_meant_for_another_queue_is_delivered(client: SyncClient, url: s
     child = ops.NewJob(id=new_id(), priority=100, tail="100 0 t", body=b"[[],{}]", after=(f"{parent}@{QUEUE}",))
     client.run(programs.enqueue(other, [child]))
     [job] = claim(client)
-    turn = ops.turn(QUEUE, "w1", 10**17, room=0, lease_ms=1000, acks=[(job.id, job.token)])
+    turn = ops.poll(QUEUE, "w1", 10**17, room=0, lease_ms=1000, acks=[(job.id, job.token)])
     client.run(programs.call(turn))
     assert raw.xlen(keys.key(QUEUE, "outbox")) == 1
     assert maintain(client, url).counts() == {"delivered": 1}

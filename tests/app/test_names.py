@@ -176,9 +176,9 @@ def test_result_of_a_job_that_is_done(app: qdeck.App) -> None:
         return a + b
 
     job = add.enqueue(1, 2)
-    [claimed] = app.client.run(programs.call(ops.turn(QUEUE, "w", 1, room=1, lease_ms=1000))).jobs
+    [claimed] = app.client.run(programs.call(ops.poll(QUEUE, "w", 1, room=1, lease_ms=1000))).jobs
     end = ops.Ending(kind="done", id=claimed.id, token=claimed.token, result=b"3")
-    app.client.run(programs.call(ops.turn(QUEUE, "w", 2, room=0, lease_ms=1000, endings=[end])))
+    app.client.run(programs.call(ops.poll(QUEUE, "w", 2, room=0, lease_ms=1000, endings=[end])))
     assert job.result(timeout=5) == 3
     assert job.result() == 3
     with pytest.raises(qdeck.UnknownJob, match="nobody"):

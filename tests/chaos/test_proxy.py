@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from support.proxy import FaultProxy
 
 # What is found in the request of each script and of nothing else.
-_TURN = load("turn").digest
+_POLL = load("poll").digest
 _BEAT = load("beat").digest
 
 
@@ -58,7 +58,7 @@ def test_reply_of_enqueue_lost(fleet: Fleet, make_proxy: Callable[[str], FaultPr
     app.close()
 
 
-@pytest.mark.parametrize("script", [_TURN, _BEAT], ids=["turn", "beat"])
+@pytest.mark.parametrize("script", [_POLL, _BEAT], ids=["poll", "beat"])
 @pytest.mark.parametrize("then", list(Then))
 def test_replies_of_workers_lost(
     fleet: Fleet, make_proxy: Callable[[str], FaultProxy], script: bytes, then: Then
@@ -114,7 +114,7 @@ def test_reset_at_every_byte(url: str, raw: redis.Redis, make_proxy: Callable[[s
         # Once through for the scripts and the handshake, so that the offset is within the call itself.
         client.run(programs.exists(QUEUE, ["warm"]))
         struck = False
-        for step in ("enqueue", "turn"):
+        for step in ("enqueue", "poll"):
             hits = proxy.hits
             proxy.reset_after(offset, side)
             if step == "enqueue":
@@ -123,7 +123,7 @@ def test_reset_at_every_byte(url: str, raw: redis.Redis, make_proxy: Callable[[s
                 counts["ready"] += 3
             else:
                 number += 1
-                turn = client.run(programs.call(ops.turn(QUEUE, "w1", number, room=3, lease_ms=600_000)))
+                turn = client.run(programs.call(ops.poll(QUEUE, "w1", number, room=3, lease_ms=600_000)))
                 assert [job.id for job in turn.jobs] == [f"job{offset}-{i}" for i in range(3)]
                 assert turn.jobs[0].token == f"w1:{number} "
                 struck = struck or proxy.hits > hits
@@ -131,8 +131,8 @@ def test_reset_at_every_byte(url: str, raw: redis.Redis, make_proxy: Callable[[s
                 proxy.reset_after(offset, side)
                 number += 1
                 acks = [(job.id, job.token) for job in turn.jobs]
-                after = client.run(programs.call(ops.turn(QUEUE, "w1", number, room=0, lease_ms=600_000, acks=acks)))
-                assert (after.stale, after.jobs) == ([], [])
+                after = client.run(programs.call(ops.poll(QUEUE, "w1", number, room=0, lease_ms=600_000, acks=acks)))
+                assert (after.refused, after.jobs) == ([], [])
                 counts["ready"] -= 3
                 counts["done"] += 3
             struck = struck or proxy.hits > hits

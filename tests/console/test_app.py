@@ -317,7 +317,7 @@ async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) ->
             raw.hset("qdeck:queues", name.encode(), 1)
             raw.hset(b"{" + name.encode() + b"}:meta", mapping={"v": "1", "ready": "3"})
         deck.enqueue(MAIL, "send", [corpus[0]])
-        run(url, ops.turn(MAIL, "evil\x1b[2J\x9bworker", 1, room=1, lease_ms=1))
+        run(url, ops.poll(MAIL, "evil\x1b[2J\x9bworker", 1, room=1, lease_ms=1))
     async with console(url, size=(160, 60)) as pilot:
         app = app_of(pilot)
         for keys in (

@@ -46,9 +46,9 @@ def enqueue(qdeck: Callable[..., Ran], *args: str, queue: str = QUEUE) -> str:
 
 def fail_one(url: str, event: dict[str, str]) -> str:
     client = SyncClient(Endpoint(url))
-    [job] = client.run(programs.call(ops.turn(QUEUE, "w1", 1, room=1, lease_ms=60_000))).jobs
+    [job] = client.run(programs.call(ops.poll(QUEUE, "w1", 1, room=1, lease_ms=60_000))).jobs
     ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=json.dumps(event).encode())
-    client.run(programs.call(ops.turn(QUEUE, "w1", 2, room=0, lease_ms=60_000, endings=[ending])))
+    client.run(programs.call(ops.poll(QUEUE, "w1", 2, room=0, lease_ms=60_000, endings=[ending])))
     client.close()
     return job.id
 

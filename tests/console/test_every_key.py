@@ -165,7 +165,7 @@ async def stuck(walk: Walk) -> None:
     await until(walk.pilot, "1 requeued")
     assert walk.state_of(walk.scene.stuck) == "ready"
     await walk.key("u", walk.screen.why_not("undo") or "u again undoes")
-    run(walk.url, ops.turn(QUEUE, "gone-1", 1, room=1, lease_ms=1))
+    run(walk.url, ops.poll(QUEUE, "gone-1", 1, room=1, lease_ms=1))
     await until(walk.pilot, lambda: not isinstance(walk.view.row, Left | None))  # what it was before is gone
     await walk.key("b", DONE)
 

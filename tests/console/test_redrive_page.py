@@ -31,9 +31,9 @@ def test_each_of_the_first_ones_is_told_with_what_it_died_of(url: str, tmp_path:
         assert [one.outcome for one in before] == [None, None, None], "nothing went back yet"
         deck.apply(plan)
         died = fail_next(url, HOOKS, {"class": "Timeout", "message": "no answer"})
-        [job] = run(url, ops.turn(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
+        [job] = run(url, ops.poll(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
         ending = ops.Ending(kind="done", id=job.id, token=job.token)
-        run(url, ops.turn(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[ending]))
+        run(url, ops.poll(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[ending]))
         found = {one.id: one for one in deck.run(of_sample(plan, 50))}
     assert len(found) == plan.count
     assert (found[died].outcome, found[died].error, found[died].message) == ("dead_again", "Timeout", "no answer")

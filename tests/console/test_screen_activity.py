@@ -31,9 +31,9 @@ def retry(url: str, where: str = "") -> str:
 
 def finish_next(url: str) -> None:
     """Runs the next job, and it is done."""
-    [job] = run(url, ops.turn(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
+    [job] = run(url, ops.poll(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
     done = ops.Ending(kind="done", id=job.id, token=job.token)
-    run(url, ops.turn(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[done]))
+    run(url, ops.poll(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[done]))
 
 
 def test_what_became_of_a_batch_is_counted_where_its_jobs_are(url: str) -> None:

@@ -142,7 +142,7 @@ def serve(url: str, over: threading.Event, *, fails: bool) -> None:
         if endings:
             acks = [] if fails else [(job.id, job.token) for job in jobs]
             at = time.time_ns() // 1000
-            run(url, ops.turn(HOOKS, "wrk-1", at, room=0, lease_ms=60_000, acks=acks, endings=endings if fails else []))
+            run(url, ops.poll(HOOKS, "wrk-1", at, room=0, lease_ms=60_000, acks=acks, endings=endings if fails else []))
         over.wait(0.05)
 
 

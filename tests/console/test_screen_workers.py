@@ -42,7 +42,7 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
     with Writer(url) as deck:
         for number in range(3):
             deck.enqueue(MAIL, "send", [f"letter {number}"])
-    run(url, ops.turn(MAIL, "wrk-a", 1, room=2, lease_ms=600_000))
+    run(url, ops.poll(MAIL, "wrk-a", 1, room=2, lease_ms=600_000))
     tell(url, "wrk-a", running=2)
     tell(url, "wrk-b", host="box-2")
     tell(url, "wrk-old", heartbeat_ms=1, started_ms=0)

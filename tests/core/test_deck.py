@@ -45,12 +45,12 @@ def client(url: str) -> Iterator[SyncClient]:
 
 def claim(client: SyncClient, room: int = 1, lease_ms: int = 60_000, worker: str = "w1") -> list[ops.Claimed]:
     number = time.monotonic_ns()
-    return client.run(programs.call(ops.turn(QUEUE, worker, number, room=room, lease_ms=lease_ms))).jobs
+    return client.run(programs.call(ops.poll(QUEUE, worker, number, room=room, lease_ms=lease_ms))).jobs
 
 
 def end(client: SyncClient, kind: str, job: ops.Claimed, event: dict[str, str] | None = None) -> None:
     ending = ops.Ending(kind=kind, id=job.id, token=job.token, delay_ms=-1, event=json.dumps(event or {}).encode())
-    client.run(programs.call(ops.turn(QUEUE, "w1", time.monotonic_ns(), room=0, lease_ms=60_000, endings=[ending])))
+    client.run(programs.call(ops.poll(QUEUE, "w1", time.monotonic_ns(), room=0, lease_ms=60_000, endings=[ending])))
 
 
 def many(client: SyncClient, count: int, *, due_ms: int | None = None, priority: int = 100) -> list[str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._engine.ops import Beat, Claimed, Made, Op, Reaped, Turn
+    from qdeck._engine.ops import Beat, Claimed, Made, Op, Poll, Reaped
     from qdeck.admin import NewJob, Program
 
 T = TypeVar("T")
@@ -92,11 +92,11 @@ class Rig:
 
     # workers
 
-    def turn(self, worker: str = "w1", *, queue: str = "", number: int = 0, **options: Any) -> Turn:
+    def turn(self, worker: str = "w1", *, queue: str = "", number: int = 0, **options: Any) -> Poll:
         self._turns += 1
         options.setdefault("room", 0)
         options.setdefault("lease_ms", LEASE_MS)
-        return self.call(ops.turn(queue or self.queue, worker, number or self._turns, now=self.now, **options))
+        return self.call(ops.poll(queue or self.queue, worker, number or self._turns, now=self.now, **options))
 
     def claim(self, room: int = 1, worker: str = "w1", **options: Any) -> list[Claimed]:
         return self.turn(worker, room=room, **options).jobs
@@ -105,13 +105,13 @@ class Rig:
         [job] = self.claim(1, worker, **options)
         return job
 
-    def ack(self, *jobs: Claimed, worker: str = "w1", **options: Any) -> Turn:
+    def ack(self, *jobs: Claimed, worker: str = "w1", **options: Any) -> Poll:
         return self.turn(worker, acks=[(job.id, job.token) for job in jobs], **options)
 
-    def end(self, job: Claimed, kind: str = "failed", *, worker: str = "w1", queue: str = "", **options: Any) -> Turn:
+    def end(self, job: Claimed, kind: str = "failed", *, worker: str = "w1", queue: str = "", **options: Any) -> Poll:
         return self.turn(worker, queue=queue, endings=[ops.Ending(kind=kind, id=job.id, token=job.token, **options)])
 
-    def bury(self, job: Claimed, **options: Any) -> Turn:
+    def bury(self, job: Claimed, **options: Any) -> Poll:
         return self.end(job, delay_ms=-1, **options)
 
     def work(self, job_id: str, **options: Any) -> None:

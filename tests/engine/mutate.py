@@ -2,7 +2,7 @@
 
 A change that no test notices is in a line that is not needed, or not tested. Those of which it is known why nothing can
 notice them are in `survivors.toml`, each with the reason, and are not tried. Without arguments a seeded sample of
-all scripts is tried; `--all turn reap` tries all of some, `--only turn:60-90` those of some lines, `--json FILE` keeps
+all scripts is tried; `--all poll reap` tries all of some, `--only poll:60-90` those of some lines, `--json FILE` keeps
 the verdicts.
 
 Each mutant is tried in a fork of a process that has the tests loaded, by the tests that call its script: those first
@@ -322,7 +322,7 @@ def try_all(mutants: Sequence[Mutant], jobs: int = 2, path: Path | None = None) 
 
 
 def parse_only(text: str) -> tuple[str, range]:
-    """`turn:60-90` or `turn:60`."""
+    """`poll:60-90` or `poll:60`."""
     file, _, numbers = text.partition(":")
     first, _, last = numbers.partition("-")
     return file, range(int(first), int(last or first) + 1)

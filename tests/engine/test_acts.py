@@ -175,7 +175,7 @@ def test_a_requeue_of_a_running_job_refuses_its_worker(rig: Rig) -> None:
     op = acts.act(rig.queue, "requeue", "running", [("a", job.token.strip())], batch="b", offset=0, event=b"{}",
                   now=rig.now)  # fmt: skip
     assert rig.call(op).skipped == []
-    assert rig.ack(job).stale == ["a"]
+    assert rig.ack(job).refused == ["a"]
     assert rig.state("a") == "ready"
     assert rig.call(ops.change(OTHER, "cancel", [("a", "")], now=rig.now)) == ["gone"]
 

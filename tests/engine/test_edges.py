@@ -134,7 +134,7 @@ def test_a_job_that_is_given_back_is_in_ready_alone(rig: Rig) -> None:
     rig.end(job, "give")
     assert rig.state("a") == "ready"
     assert rig.picture().hashes["lease"] == {}
-    assert rig.ack(job).stale == ["a"]
+    assert rig.ack(job).refused == ["a"]
     assert rig.state("a") == "ready"
 
 

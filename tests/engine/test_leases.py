@@ -39,7 +39,7 @@ def test_an_expired_lease_is_warned_once_and_then_taken_back(rig: Rig) -> None:
     assert rig.attempts("a") == codec.Attempts(0, 1, 0)
     assert [(event.kind, event.data) for event in rig.events("a")] == [("crashed", {"worker": "w1", "crashes": 1})]
     assert rig.total("crashed") == 1
-    assert rig.ack(job).stale == ["a"]
+    assert rig.ack(job).refused == ["a"]
 
 
 def test_a_suspended_worker_renews_in_its_grace(rig: Rig) -> None:
@@ -54,7 +54,7 @@ def test_a_suspended_worker_renews_in_its_grace(rig: Rig) -> None:
     assert not codec.read_lease(rig.field("lease", "a") or b"").expired_once
     rig.tick(LEASE_MS)
     assert rig.reap() == ops.Reaped(rig.now, 0, 0, 0, rig.now)
-    assert rig.ack(job).stale == []
+    assert rig.ack(job).refused == []
     assert (rig.state("a"), rig.attempts("a"), rig.total("crashed")) == ("done", codec.Attempts(), 0)
 
 
@@ -63,7 +63,7 @@ def test_a_job_may_end_in_its_grace(rig: Rig) -> None:
     job = rig.claim_one()
     rig.tick(LEASE_MS + 1)
     rig.reap()
-    assert rig.ack(job).stale == []
+    assert rig.ack(job).refused == []
     assert rig.state("a") == "done"
 
 
@@ -75,7 +75,7 @@ def test_a_worker_that_lost_its_lease_changes_nothing(rig: Rig, kind: str) -> No
     rig.crash()
     now = rig.claim_one("w2")
     before = rig.picture()
-    assert rig.end(late, kind, result=b"1", log=b"late").stale == ["a"]
+    assert rig.end(late, kind, result=b"1", log=b"late").refused == ["a"]
     assert rig.beat(late).lost == ["a"]
     after = rig.picture()
     assert after.zsets == before.zsets
@@ -83,7 +83,7 @@ def test_a_worker_that_lost_its_lease_changes_nothing(rig: Rig, kind: str) -> No
     assert (after.hashes["result"], after.hashes["log"]) == ({}, {})
     assert rig.total("refused") == 1
     assert rig.beat(now).lost == []
-    assert rig.ack(now, worker="w2").stale == []
+    assert rig.ack(now, worker="w2").refused == []
     assert rig.total("done") == 1
 
 
@@ -93,7 +93,7 @@ def test_tokens_of_the_same_worker_differ_by_turn(rig: Rig) -> None:
     job = rig.claim_one(number=11)
     assert job.token == "w1:11 "
     assert rig.beat(job._replace(token="w1:1 ")).lost == ["a"]
-    assert rig.ack(job._replace(token="w1:1 "), number=12).stale == ["a"]
+    assert rig.ack(job._replace(token="w1:1 "), number=12).refused == ["a"]
 
 
 def test_a_heartbeat_renews_by_the_lease_of_the_job(rig: Rig) -> None:
@@ -118,7 +118,7 @@ def test_a_claim_sent_twice_is_one(rig: Rig) -> None:
     assert [job.id for job in rig.turn(number=8, room=0).jobs] == []
     assert rig.total("done") == 1
     rig.ack(first.jobs[0], number=9)
-    assert rig.turn(number=9).stale == [first.jobs[0].id]
+    assert rig.turn(number=9).refused == [first.jobs[0].id]
     assert rig.total("refused") == 1
 
 
@@ -137,7 +137,7 @@ def test_a_turn_sent_again_after_the_sweep_is_still_known(rig: Rig) -> None:
     acks = [(held[0].id, held[0].token)]
     rig.turn(number=2, room=1, acks=acks)
     rig.crash()
-    assert rig.turn(number=2, room=1, acks=acks).stale == []
+    assert rig.turn(number=2, room=1, acks=acks).refused == []
     assert (rig.total("refused"), rig.state("b")) == (0, "ready")
 
 
@@ -224,7 +224,7 @@ def test_a_poison_pill_dies_after_five_crashes_and_its_siblings_stay(rig: Rig) -
     assert rig.events("poison")[-1].data == {"worker": "w4", "crashes": 5}
     assert rig.picture().hashes["unique"] == {}
     assert (rig.total("crashed"), rig.total("dead"), rig.total("failed")) == (5, 1, 0)
-    assert rig.ack(*siblings).stale == []
+    assert rig.ack(*siblings).refused == []
 
 
 def test_a_crash_that_the_worker_tells_counts_the_same(rig: Rig) -> None:
@@ -511,7 +511,7 @@ def test_a_running_job_is_not_discarded_under_its_worker(rig: Rig) -> None:
     job = rig.claim_one()
     assert rig.change("discard", "a") == ["wrong_state running"]
     assert rig.beat(job).lost == []
-    assert rig.ack(job).stale == []
+    assert rig.ack(job).refused == []
     assert rig.change("discard", "a") == ["ok"]
 
 

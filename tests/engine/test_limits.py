@@ -24,7 +24,7 @@ def test_a_paused_queue_starts_nothing_and_finishes_what_runs(rig: Rig) -> None:
     rig.configure(paused="1")
     rig.rings()
     assert rig.claim(5) == []
-    assert rig.ack(job).stale == []
+    assert rig.ack(job).refused == []
     assert not rig.rings(), "nobody is woken in vain"
     rig.add()
     rig.rings()
@@ -133,7 +133,7 @@ def test_a_turn_with_too_many_endings_is_refused_whole(rig: Rig) -> None:
     with pytest.raises(ValueError, match="TURN"):
         rig.ack(*jobs)
     assert rig.picture() == before
-    assert rig.ack(*jobs[:3_000]).stale == []
+    assert rig.ack(*jobs[:3_000]).refused == []
     assert rig.sizes() == {"done": 3_000, "running": 2_000}
 
 
@@ -148,7 +148,7 @@ def test_the_largest_slices_fit(rig: Rig) -> None:
     assert len(jobs) == 500
     rig.call(ops.beat(rig.queue, [(job.id, job.token) for job in jobs], rig.now))
     endings = [ops.Ending(kind="done", id=job.id, token=job.token, result=b"1", log=b"x") for job in jobs]
-    assert rig.turn(endings=endings).stale == []
+    assert rig.turn(endings=endings).refused == []
     assert rig.sizes() == {"done": 503}
     assert rig.picture().hashes["unique"] == {}
     assert rig.change("discard", *(job.id for job in jobs)) == ["ok"] * 500

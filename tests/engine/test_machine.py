@@ -369,9 +369,9 @@ class Machine(RuleBasedStateMachine):
     def take_turn(self, worker: int, queue: str, said: dict[str, Any]) -> None:
         name = self.name(worker)
         expected = self.models[queue].turn(self.now, name, **said)
-        real = self.call(ops.turn(queue, name, now=self.now, **said))
+        real = self.call(ops.poll(queue, name, now=self.now, **said))
         assert [job.id for job in real.jobs] == expected.jobs
-        assert real.stale == expected.stale
+        assert real.refused == expected.stale
         assert real.wait_ms == expected.wait_ms
         for job in real.jobs:
             model_job = self.models[queue].jobs[job.id]

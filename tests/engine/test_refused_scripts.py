@@ -47,14 +47,14 @@ def _enqueue_linked(rig: Rig) -> Make:
     )
 
 
-def _turn(rig: Rig) -> Make:
+def _poll(rig: Rig) -> Make:
     rig.add("ends", on_failure=f"mend {OTHER}")
     rig.add("waits", queue=OTHER, after=[f"ends@{QUEUE}"])
     rig.deliver(OTHER)
     job = rig.claim_one()
     rig.add("next")
     ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=b'{"class":"Boom"}')
-    return lambda: programs.call(ops.turn(QUEUE, "w1", 99, now=rig.now, room=1, lease_ms=LEASE_MS, endings=[ending]))
+    return lambda: programs.call(ops.poll(QUEUE, "w1", 99, now=rig.now, room=1, lease_ms=LEASE_MS, endings=[ending]))
 
 
 def _beat(rig: Rig) -> Make:
@@ -109,7 +109,7 @@ MAKE: Final[dict[str, tuple[str, Callable[[Rig], Make]]]] = {
     "enqueue": ("enqueue", _enqueue),
     "enqueue two": ("enqueue", _enqueue_two),
     "enqueue_linked": ("enqueue_linked", _enqueue_linked),
-    "turn": ("turn", _turn),
+    "poll": ("poll", _poll),
     "beat": ("beat", _beat),
     "reap": ("reap", _reap),
     "settle": ("settle", _settle),

@@ -54,7 +54,7 @@ def _work(rig: Scene) -> None:
         ops.Ending(kind="crashed", id=e.id, token=e.token),
     ]
     turn = rig.turn(number=2, room=2, acks=[(a.id, a.token)], endings=endings)
-    assert turn.stale == []
+    assert turn.refused == []
     assert len(turn.jobs) == 2
 
 
@@ -144,7 +144,7 @@ async def test_an_asyncio_client_sends_again_too(url: str, raw: redis.Redis, mak
     made = await client.run(programs.enqueue(rig.queue, [rig.job("a"), rig.job("b")], rig.now))
     assert [one.id for one in made] == ["a", "b"]
     proxy.drop_next_reply(b"EVALSHA", times=2)
-    turn = await client.run(programs.call(ops.turn(rig.queue, "w", 1, room=2, lease_ms=1_000, now=rig.now)))
+    turn = await client.run(programs.call(ops.poll(rig.queue, "w", 1, room=2, lease_ms=1_000, now=rig.now)))
     assert [job.id for job in turn.jobs] == ["a", "b"]
     assert proxy.hits == 4
     rig.check()

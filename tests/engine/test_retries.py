@@ -199,5 +199,5 @@ def test_a_running_job_does_not_expire(rig: Rig) -> None:
     rig.add("a", expires_ms=rig.now + 1)
     job = rig.claim_one()
     rig.tick(500)
-    assert rig.ack(job).stale == []
+    assert rig.ack(job).refused == []
     assert rig.state("a") == "done"

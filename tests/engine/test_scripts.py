@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # The steps of a queue's life. What an operator's batches add has tests of its own.
 LIFE: Final = (
-    "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "act", "trim", "configure", "quarantine",
+    "enqueue", "enqueue_linked", "poll", "beat", "reap", "settle", "act", "trim", "configure", "quarantine",
 )  # fmt: skip
 NEEDS_ROOM: Final = ("init", "enqueue", "enqueue_linked", "configure")
 # A variable or an entry of a table of keys: scripts hold no name of a key as text, so it can only be a declared one.
@@ -34,7 +34,7 @@ def every_op(queue: str) -> list[ops.Op[Any]]:
     return [
         ops.enqueue(queue, [job]),
         ops.enqueue(queue, [job._replace(delay_ms=1)]),
-        ops.turn(queue, "w", 1, room=1, lease_ms=1),
+        ops.poll(queue, "w", 1, room=1, lease_ms=1),
         ops.beat(queue, [("a", "w:1 ")]),
         ops.reap(queue),
         ops.release(queue, "a", "done"),
@@ -246,4 +246,4 @@ def test_the_engine_on_a_cluster_node(make_server: Callable[..., Server]) -> Non
 
 
 def test_claims_are_bounded_by_the_bytes_that_other_calls_are() -> None:
-    assert f"local MOST_BYTES = {ops.SLICE_BYTES}\n" in scripts.load("turn").source.decode()
+    assert f"local MOST_BYTES = {ops.SLICE_BYTES}\n" in scripts.load("poll").source.decode()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Claimed
 
 
-def refuse(rig: Rig, *jobs: Claimed, worker: str = "old", **options: Any) -> ops.Turn:
+def refuse(rig: Rig, *jobs: Claimed, worker: str = "old", **options: Any) -> ops.Poll:
     endings = [ops.Ending(kind="unknown", id=job.id, token=job.token) for job in jobs]
     return rig.turn(worker, endings=endings, **options)
 

@@ -220,7 +220,7 @@ def test_requeue_is_fenced_and_cannot_be_undone(deck: Writer, yard: Yard) -> Non
     assert yard.ids("ready") == ids, "back to their old places"
     assert yard.raw.hlen(yard.key("lease")) == 1
     turn = yard.end(held[0], "done")
-    assert turn.stale == [held[0].id], "its old owner has nothing to say any more"
+    assert turn.refused == [held[0].id], "its old owner has nothing to say any more"
     assert yard.ids("ready") == ids
     back = deck.undo()
     assert (back.restored, len(back.skipped)) == (0, 3)
@@ -250,7 +250,7 @@ def test_burying_a_running_job_is_fenced_and_makes_its_handler(deck: Writer, yar
     deck.apply(deck.plan("bury", QUEUE, reason="it hangs"))
     assert yard.ids("dead") == [job_id]
     assert len(yard.ids("ready")) == 1, "the failure handler"
-    assert yard.end(job, "done").stale == [job_id]
+    assert yard.end(job, "done").refused == [job_id]
     seen = deck.job(QUEUE, job_id)
     assert seen.failure is not None
     assert seen.failure.kind == "buried"

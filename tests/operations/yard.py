@@ -55,16 +55,16 @@ class Yard:
     def claim(self, room: int = 1, worker: str = "w1", lease_ms: int = 60_000) -> list[ops.Claimed]:
         self._turns += 1
         return self.client.run(
-            programs.call(ops.turn(self.queue, worker, self._turns, room=room, lease_ms=lease_ms))
+            programs.call(ops.poll(self.queue, worker, self._turns, room=room, lease_ms=lease_ms))
         ).jobs
 
-    def end(self, job: ops.Claimed, kind: str = "failed", worker: str = "w1", **event: Any) -> ops.Turn:
+    def end(self, job: ops.Claimed, kind: str = "failed", worker: str = "w1", **event: Any) -> ops.Poll:
         self._turns += 1
         told = {"class": "pkg.TimeoutError", "message": "job 7 timed out", "traceback": "line 1", "worker": worker}
         ending = ops.Ending(
             kind=kind, id=job.id, token=job.token, delay_ms=-1, event=json.dumps(told | event).encode(), log=b"said"
         )
-        op = ops.turn(self.queue, worker, self._turns, room=0, lease_ms=60_000, endings=[ending])
+        op = ops.poll(self.queue, worker, self._turns, room=0, lease_ms=60_000, endings=[ending])
         return self.client.run(programs.call(op))
 
     def die(self, *args: Any, event: dict[str, Any] | None = None, **options: Any) -> str:

@@ -205,7 +205,7 @@ async def test_an_agent_takes_back_what_a_dead_worker_held(cluster: Cluster) -> 
     client = SyncClient(Endpoint(cluster.url))
     for queue in QUEUES:
         client.run(programs.enqueue(queue, [ops.NewJob(id=f"job-{queue[8:9]}", priority=1, tail="1 0 t", body=b"x")]))
-        client.run(programs.call(ops.turn(queue, "gone", 1, room=1, lease_ms=1)))
+        client.run(programs.call(ops.poll(queue, "gone", 1, room=1, lease_ms=1)))
     async with (
         running(cluster.url, maintain_every=0.1, history_every=0.2, health_every=0.2, clean_every=0.2) as agent,
         AsyncWriter(cluster.url) as deck,

@@ -79,7 +79,7 @@ def run(url: str, op: ops.Op[ops.T]) -> ops.T:
 
 def claim(url: str, queue: str, room: int = 1, worker: str = "wrk-1", lease_ms: int = 60_000) -> list[ops.Claimed]:
     """A worker takes jobs."""
-    return run(url, ops.turn(queue, worker, time.time_ns() // 1000, room=room, lease_ms=lease_ms)).jobs
+    return run(url, ops.poll(queue, worker, time.time_ns() // 1000, room=room, lease_ms=lease_ms)).jobs
 
 
 def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
@@ -91,7 +91,7 @@ def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
         ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json(event))
         for job, event in zip(claim(url, queue, len(events)), events, strict=True)
     ]
-    run(url, ops.turn(queue, "wrk-1", time.time_ns() // 1000 + 1, room=0, lease_ms=60_000, endings=endings))
+    run(url, ops.poll(queue, "wrk-1", time.time_ns() // 1000 + 1, room=0, lease_ms=60_000, endings=endings))
 
 
 def row(url: str, queue: str) -> QueueRow:

@@ -49,8 +49,8 @@ class _Maker:
         self.deck = deck
         self.raw = raw
 
-    def turn(self, **options: Any) -> ops.Turn:
-        op = ops.turn(QUEUE, WORKER, time.monotonic_ns(), lease_ms=600_000, **options)
+    def turn(self, **options: Any) -> ops.Poll:
+        op = ops.poll(QUEUE, WORKER, time.monotonic_ns(), lease_ms=600_000, **options)
         return self.deck.write(programs.call(op))
 
     def claimed(self, *args: object, queue: str = QUEUE) -> ops.Claimed:

@@ -123,7 +123,7 @@ def fill(url: str) -> None:
             error = {"class": "ConnectionError", "message": f"refused {number}", "traceback": "Traceback\n  boom"}
             fail_next(url, HOOKS, error)
         deck.enqueue(MAIL, "send", ["someone"])
-        run(url, ops.turn(MAIL, "wrk-gone", 1, room=1, lease_ms=1))
+        run(url, ops.poll(MAIL, "wrk-gone", 1, room=1, lease_ms=1))
         deck.enqueue(MAIL, "send", ["other"])
         run(url, ops.configure(SEARCH, {"paused": "1"}))  # by nobody: the log of operations is empty
 
@@ -131,7 +131,7 @@ def fill(url: str) -> None:
 def fail_next(url: str, queue: str, event: Mapping[str, object], *, retry_ms: int = -1) -> str:
     """Runs the next job of a queue and lets it fail; by default it dies."""
     at = time.time_ns() // 1000
-    [job] = run(url, ops.turn(queue, "wrk-1", at, room=1, lease_ms=60_000)).jobs
+    [job] = run(url, ops.poll(queue, "wrk-1", at, room=1, lease_ms=60_000)).jobs
     ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=retry_ms, event=codec.encode_json(event))
-    run(url, ops.turn(queue, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
+    run(url, ops.poll(queue, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
     return job.id

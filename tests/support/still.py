@@ -148,7 +148,7 @@ def paint(url: str, raw: redis.Redis) -> None:
                 number = NOW_MS * 1000
                 client.run(
                     programs.call(
-                        ops.turn(names.SEARCH, name, number, room=running, lease_ms=30_000, now=NOW_MS - 2_000)
+                        ops.poll(names.SEARCH, name, number, room=running, lease_ms=30_000, now=NOW_MS - 2_000)
                     )
                 )
     finally:

@@ -93,7 +93,7 @@ class Yard:
     def _since(self, age_s: float) -> int:
         return self.now_ms - round(age_s * 1000)
 
-    def _turn(self, worker: str, **options: Any) -> ops.Turn:
+    def _turn(self, worker: str, **options: Any) -> ops.Poll:
         return self.deck.write(
-            programs.call(ops.turn(self.queue, worker, time.monotonic_ns(), lease_ms=60_000, **options))
+            programs.call(ops.poll(self.queue, worker, time.monotonic_ns(), lease_ms=60_000, **options))
         )

@@ -187,7 +187,7 @@ def test_jobs_of_the_dead_come_back_under_a_backlog(
             await step.aenqueue("more")
 
     lost = step.enqueue("lost", _priority="CRITICAL")
-    run(app, ops.turn(QUEUE, "dead-worker", 1, room=1, lease_ms=200))
+    run(app, ops.poll(QUEUE, "dead-worker", 1, room=1, lease_ms=200))
     app.enqueue_many([step.call("more") for _ in range(50)])
     start(concurrency=2)
     try:

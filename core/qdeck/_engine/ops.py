@@ -61,7 +61,7 @@ class NewJob(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it only has to wait for its turn."""
+        """Whether it only has to wait until it is next."""
         return self.delay_ms is None and self.due_ms is None and not self.unique and not self.after
 
 
@@ -131,15 +131,15 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """The answer to a turn: the next jobs, what was not ours any more, and when to look again."""
+class Poll:
+    """The answer to a poll: the next jobs, what was not ours any more, and when to look again."""
 
     now_ms: int
     wait_ms: int
     due_ms: int
     deadline_ms: int
     outbox: int
-    stale: list[str]
+    refused: list[str]
     jobs: list[Claimed]
     unknown: bytes = b""  # tasks that some worker of the queue refused, as META has them
 
@@ -149,7 +149,7 @@ _MAY_BURY: Final = ("failed", "timeout", "crashed")
 OUTAGE_LIMIT: Final = 25
 
 
-def turn(
+def poll(
     queue: str,
     worker: str,
     number: int,
@@ -161,8 +161,8 @@ def turn(
     crash_limit: int = CRASH_LIMIT,
     tasks: str = "",
     now: int = 0,
-) -> Op[Turn]:
-    """A worker's turn: acknowledges what ended and claims up to `room` jobs. `number` makes it one when sent twice.
+) -> Op[Poll]:
+    """A worker's poll: acknowledges what ended and claims up to `room` jobs. `number` makes it one when sent twice.
 
     `tasks` has a line for each task that a worker of the queue refused: `+task` when this one knows it, else `-task`.
     """
@@ -174,16 +174,16 @@ def turn(
         args += (e.kind, e.id, e.token, e.delay_ms, e.event, e.log, e.result, e.keep_ms, group)
     token = f"{worker}:{number} "
 
-    def read(reply: Any) -> Turn:
-        at, wait, due, deadline, outbox, stale, rows, unknown = reply
+    def read(reply: Any) -> Poll:
+        at, wait, due, deadline, outbox, refused, rows, unknown = reply
         jobs = [
             Claimed(text_of(rows[i]), token, rows[i + 1], rows[i + 2] or b"", rows[i + 3])
             for i in range(0, len(rows), 4)
             if rows[i + 1] is not None
         ]
-        return Turn(at, wait, due, deadline, outbox, [text_of(raw) for raw in stale], jobs, unknown)
+        return Poll(at, wait, due, deadline, outbox, [text_of(raw) for raw in refused], jobs, unknown)
 
-    return Op(load("turn"), queue, args, read)
+    return Op(load("poll"), queue, args, read)
 
 
 @dataclass(frozen=True, slots=True)

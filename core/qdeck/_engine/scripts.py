@@ -13,7 +13,7 @@ from qdeck._redis.commands import Script
 from qdeck._redis.scripts import ask_rights, commands_of, digest_of
 
 NAMES: Final = (
-    "init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "trim", "configure", "act", "undo",
+    "init", "enqueue", "enqueue_linked", "poll", "beat", "reap", "settle", "trim", "configure", "act", "undo",
     "accept", "quarantine",
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from qdeck._worker.shares import Account
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Ending, Turn
+    from qdeck._engine.ops import Ending, Poll
 
 Held = TypeVar("Held")
 MOST_ENDINGS: Final = 100  # reported in one call
@@ -52,7 +52,7 @@ class Lane(Account, Generic[Held]):
         self.hungry = True  # there may be work
         self.due: float | None = None  # when there will be work, on the monotonic clock
         self.deadline: float | None = None  # when a lease runs out
-        self.looked = time.monotonic()  # when `deadline` was known last: a turn that fills the room does not tell
+        self.looked = time.monotonic()  # when `deadline` was known last: a poll that fills the room does not tell
         self.outbox = 0
         self.peeked = 0.0  # when it was looked at without a bell
         self.crowded = False  # more of its jobs were for processes than processes were free
@@ -73,25 +73,25 @@ class Lane(Account, Generic[Held]):
         self.hungry = self.hungry or any(known and not before.get(name) for name, known in self.tasks.items())
         self.warned.intersection_update(names)
 
-    def settle(self, turn: Turn, room: int) -> None:
-        """Takes over what a turn told about the time to come."""
+    def settle(self, poll: Poll, room: int) -> None:
+        """Takes over what a poll told about the time to come."""
         now = self.turned = time.monotonic()
         if room > 0:
-            taken = len(turn.jobs)
+            taken = len(poll.jobs)
             self.charge(taken)
             self.hungry = taken >= room
             self.rests = not self.hungry
         if room == 0 or not self.hungry:
-            waits = [turn.wait_ms / 1000] if turn.wait_ms else []
-            if turn.due_ms:
-                waits.append((turn.due_ms - turn.now_ms) / 1000)
+            waits = [poll.wait_ms / 1000] if poll.wait_ms else []
+            if poll.due_ms:
+                waits.append((poll.due_ms - poll.now_ms) / 1000)
             self.due = now + max(0.0, min(waits)) if waits else None
             self.looked = now
-            if turn.deadline_ms:
-                self.expect(now, (turn.deadline_ms - turn.now_ms) / 1000)
+            if poll.deadline_ms:
+                self.expect(now, (poll.deadline_ms - poll.now_ms) / 1000)
             else:
                 self.deadline = None
-        self.outbox = turn.outbox
+        self.outbox = poll.outbox
 
     def take_endings(self) -> list[Ending]:
         """Take the next endings to report: as many as one call may carry, in number and in bytes, and at least one."""

@@ -1,4 +1,4 @@
-"""The pump: one turn after another, without timers. What ended and what is next go over in one call."""
+"""The pump: one poll after another, without timers. What ended and what is next go over in one call."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ class Pump:
         self.stir()
 
     def server_ms(self) -> int:
-        """The server's clock, as far as the last turn told."""
+        """The server's clock, as far as the last poll told."""
         return int(time.monotonic() * 1000 + self._offset_ms)
 
     async def loop(self) -> None:
-        """Takes turns until `finish` was called and all is told."""
+        """Takes polls until `finish` was called and all is told."""
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -110,7 +110,7 @@ class Pump:
             if room > 0 and any(not lane.hungry for lane in self._lanes):
                 self._prick_up()
             if lane is not None:
-                await self._turn(lane, self._part(lane, claimers, room))
+                await self._poll(lane, self._part(lane, claimers, room))
             elif self._finishing and self.hands.count == 0:
                 await self._stop_listening()
                 return
@@ -156,7 +156,7 @@ class Pump:
                 lane.deadline = None
                 self._do("reap", lane, self._reap(lane))
             elif lane.hungry and now - lane.looked > LOOK_S:
-                # While there is always more to claim, no turn tells when leases run out: those of a dead worker.
+                # While there is always more to claim, no poll tells when leases run out: those of a dead worker.
                 lane.looked = now
                 self._do("reap", lane, self._reap(lane))
 
@@ -172,14 +172,14 @@ class Pump:
             return late
         return self._shares.choose(claimers)
 
-    async def _turn(self, lane: Lane[Run], room: int) -> None:
+    async def _poll(self, lane: Lane[Run], room: int) -> None:
         acks, lane.acks = lane.acks[:MOST_ENDS], lane.acks[MOST_ENDS:]
         endings = lane.take_endings()
         lane.number += 1
         asked = time.monotonic()
-        turn = await self._insist(
+        poll = await self._insist(
             lane,
-            ops.turn(
+            ops.poll(
                 lane.queue,
                 self._worker,
                 lane.number,
@@ -190,15 +190,15 @@ class Pump:
                 tasks=lane.told_tasks,
             ),
         )
-        self._offset_ms = turn.now_ms - time.monotonic() * 1000
-        lane.settle(turn, room)
-        if turn.unknown or lane.tasks:
-            lane.learn(turn.unknown, self.hands.knows)
-        if turn.stale:
-            self._event({"event": "refused", "queue": lane.queue, "ids": turn.stale})
-        if turn.jobs:
+        self._offset_ms = poll.now_ms - time.monotonic() * 1000
+        lane.settle(poll, room)
+        if poll.unknown or lane.tasks:
+            lane.learn(poll.unknown, self.hands.knows)
+        if poll.refused:
+            self._event({"event": "refused", "queue": lane.queue, "ids": poll.refused})
+        if poll.jobs:
             lane.claimed = True
-            jobs = turn.jobs
+            jobs = poll.jobs
             while jobs and time.monotonic() - asked > self._lease_ms / 5000:
                 jobs, asked = await self._confirm(lane, jobs)
             self.hands.take(lane, jobs, asked)
@@ -271,12 +271,12 @@ class Pump:
                     lane.peeked = now
                     self._do("peek", lane, self._peek(lane))
         elif all(bells[name].hungry for name in rung) and self._room(time.monotonic()) > 0:
-            # Their turns come anyway, and ring again where work is left. Not to hear the same bells at once again:
+            # Their polls come anyway, and ring again where work is left. Not to hear the same bells at once again:
             await asyncio.sleep(BUSY_S)
         else:
             for name in rung:
                 bells[name].hungry = True
-                # Its turn comes next, also when there is no room by then: that turn rings again, for another worker.
+                # Its poll comes next, also when there is no room by then: that poll rings again, for another worker.
                 self._rung.append(bells[name])
         self._listening = None
         self.stir()
@@ -287,12 +287,12 @@ class Pump:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
             await self._ear.close()
-            # The socket closes in the loop's next turn; the server must see that before what follows.
+            # The socket closes in the loop's next step; the server must see that before what follows.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         for lane in self._lanes:
             lane.number += 1
-            op = ops.turn(lane.queue, self._worker, lane.number, room=0, lease_ms=self._lease_ms)
+            op = ops.poll(lane.queue, self._worker, lane.number, room=0, lease_ms=self._lease_ms)
             with contextlib.suppress(QdeckError):
                 await self._client.run(programs.call(op))
 
@@ -317,7 +317,7 @@ class Pump:
             self.stir()
 
     async def _peek(self, lane: Lane[Run]) -> None:
-        """Finds what no bell told. A turn would do, and costs five times as many commands."""
+        """Finds what no bell told. A poll would do, and costs five times as many commands."""
         seen = await self._client.run(programs.peek(lane.queue))
         now, server_ms = time.monotonic(), self.server_ms()
         if seen.due_ms:

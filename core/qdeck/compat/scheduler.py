@@ -73,7 +73,7 @@ class QueueManager:
         self._client.close()
 
     def enqueue(self, job_id: str, priority: int | str = Priority.NORMAL) -> bool:
-        """Lets a job wait for its turn; one that waits already gets this priority. False while it is processed."""
+        """Lets a job wait in line; one that waits already gets this priority. False while it is processed."""
         return self._put(job_id, priority, None)
 
     def enqueue_delayed(
@@ -87,12 +87,12 @@ class QueueManager:
 
         None when nothing is due. A job whose worker says nothing more for so long is given to another.
         """
-        turn = self._turn(room=1)
-        if turn.deadline_ms and turn.deadline_ms <= turn.now_ms:
+        poll = self._poll(room=1)
+        if poll.deadline_ms and poll.deadline_ms <= poll.now_ms:
             self._client.run(programs.call(ops.reap(self.queue)))
-        if not turn.jobs:
+        if not poll.jobs:
             return None
-        job = turn.jobs[0]
+        job = poll.jobs[0]
         self._tokens[job.id] = job.token
         self._own(job.id, UNASSIGNED, "")
         return job.id
@@ -138,7 +138,7 @@ class QueueManager:
         """Ends a job well; False when it is another's by now, or was not leased."""
         token = self._token(job_id)
         self._tokens.pop(job_id, None)
-        return token is not None and not self._turn(room=0, acks=[(job_id, token)]).stale
+        return token is not None and not self._poll(room=0, acks=[(job_id, token)]).refused
 
     def move_to_dlq(self, job_id: str, reason: str) -> bool:
         """Moves a job to the dead letters, with the reason; False when it is another's by now."""
@@ -182,16 +182,16 @@ class QueueManager:
         _, word = self._client.run(programs.run_on_queue(script, self.queue, [0, verb, job_id, *args]))
         return word.decode() if isinstance(word, bytes) else str(word)
 
-    def _turn(self, *, room: int, acks: list[tuple[str, str]] | None = None) -> ops.Turn:
+    def _poll(self, *, room: int, acks: list[tuple[str, str]] | None = None) -> ops.Poll:
         self._local.number = getattr(self._local, "number", 0) + 1
-        op = ops.turn(
+        op = ops.poll(
             self.queue, self._consumer, self._local.number, room=room, lease_ms=self._lease_ms, acks=acks or []
         )
         return self._client.run(programs.call(op))
 
     @property
     def _consumer(self) -> str:
-        # One for each thread of each process: the turns of one name are numbered, and an earlier one is not done.
+        # One for each thread of each process: the polls of one name are numbered, and an earlier one is not done.
         made: str | None = getattr(self._local, "name", None)
         if made is None or self._local.pid != os.getpid():
             self._local.name = made = f"{UNASSIGNED}.{secrets.token_hex(5)}"

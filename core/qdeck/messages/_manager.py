@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._app import App
-    from qdeck._engine.ops import Claimed, Ending, Turn
+    from qdeck._engine.ops import Claimed, Ending, Poll
     from qdeck._redis.commands import Program
     from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
     from qdeck.messages._removal import CleanReport
@@ -179,20 +179,20 @@ class _Manager:
         """Return what happened to temporary queues, per service, type and tier."""
         return registry.metrics()
 
-    def _claim(self, queue: str) -> Program[Turn]:
+    def _claim(self, queue: str) -> Program[Poll]:
         self._number += 1
-        op = ops.turn(queue, self._worker, self._number, room=1, lease_ms=self._lease_ms)
+        op = ops.poll(queue, self._worker, self._number, room=1, lease_ms=self._lease_ms)
         return (yield from programs.call(op))
 
     def _end(self, delivery: Delivery, ending: Ending | None) -> Program[bool]:
         self._number += 1
         acks = [(delivery.id, delivery.token)] if ending is None else []
         endings = [] if ending is None else [ending]
-        op = ops.turn(
+        op = ops.poll(
             delivery.queue, self._worker, self._number, room=0, lease_ms=self._lease_ms, acks=acks, endings=endings
         )
-        turn = yield from programs.call(op)
-        return delivery.id not in turn.stale
+        poll = yield from programs.call(op)
+        return delivery.id not in poll.refused
 
     def _read(self, queue: str, claimed: Claimed) -> Delivery | Ending:
         """Return the delivery; for a job that is not an action, the ending that makes it a dead letter."""

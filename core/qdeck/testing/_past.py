@@ -124,10 +124,10 @@ class Past:
         lease_ms: int = 30_000,
         acks: Sequence[tuple[str, str]] = (),
         endings: Sequence[Ending] = (),
-    ) -> ops.Turn:
+    ) -> ops.Poll:
         self._polls += 1
         return self._run(
-            ops.turn(
+            ops.poll(
                 queue, self._worker, self._polls, room=room, lease_ms=lease_ms, acks=acks, endings=endings, now=at_ms
             )
         )

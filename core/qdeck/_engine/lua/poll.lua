@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- A worker's turn: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
+-- A worker's poll: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
 -- done once, and the second call gets the answer of the first.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log claims unique groups after unknown_tasks wakeup outbox
 -- uses: time constants whole count head attempts lease note free place forget removed groups handler ended missing wake first trim tally unknown_tasks
--- args: now, worker, number of the turn, room, lease ms, count of plain acks, crash limit,
+-- args: now, worker, number of the poll, room, lease ms, count of plain acks, crash limit,
 --       tasks that some worker refused, a line each: `+task` when this worker knows it, `-task` when it does not,
 --       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms,
 --       and for the groups of dead letters its class and the shape of its message, a line each (or '')
--- A token is `worker:number ` of the turn that claimed the job, with its blank.
+-- A token is `worker:number ` of the poll that claimed the job, with its blank.
 -- kinds: done · failed timeout (delay -1: bury) · crashed · give (back, not counted) · cancelled
 --        unknown (its worker does not know the task: delayed, not counted)
 -- reply: now, wait ms (limits), next due or 0, next lease deadline or 0, entries in the outbox, stale ids, rows of
