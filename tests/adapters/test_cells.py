@@ -305,7 +305,8 @@ def test_the_place_of_each_entry_of_a_list_comes_back(deck: Writer, raw: redis.R
     found = []
     for number, (place, end) in enumerate(taken):
         entry = entries[place if end is End.LEFT else -1 - place]
-        found.append(Change(id=str(number), cells=(cells.take(b"l", entry, end, place),), effect=""))
+        at = place if end is End.LEFT else -1 - place
+        found.append(Change(id=str(number), cells=(cells.take(b"l", entry, end, at),), effect=""))
     assert all(one.done for one in deck.write(changes.apply("any", "b1", found)))
     assert raw.lrange("l", 0, -1) == [b"c", b"e"]
     assert all(one.done for one in undone(deck))

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow, State
     from qdeck._deck.queue_ref import Feature
     from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, SkipCode, Stuck, StuckCode
+    from qdeck._deck.words import Unreadable, UnreadableCode
+    from qdeck._engine.numbers import score_ms
     from qdeck._redis.commands import Command, Program, Request, ask, raw_of, text_of
     from qdeck._redis.errors import good, is_error
     from qdeck._redis.reads import ask_all, clock, fetch_all, pairs
+    from qdeck.adapters import cells
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End
     from qdeck.adapters.model import (
@@ -83,11 +86,14 @@ __all__ = [
     "StateHealth",
     "Stuck",
     "StuckCode",
+    "Unreadable",
+    "UnreadableCode",
     "age_s",
     "all_of",
     "apart",
     "ask",
     "ask_all",
+    "cells",
     "clock",
     "every",
     "fetch_all",
@@ -101,6 +107,7 @@ __all__ = [
     "raw_of",
     "read_ms",
     "read_slice",
+    "score_ms",
     "short",
     "text_of",
     "together",
@@ -110,6 +117,8 @@ NAMES: Final = FOREIGN
 _HOMES: Final = {
     "qdeck._deck.queue_ref": "Feature",
     "qdeck._deck.model": "QueueRow State",
+    "qdeck._deck.words": "Unreadable UnreadableCode",
+    "qdeck._engine.numbers": "score_ms",
     "qdeck._deck.reasons": "CapabilityCode Caution CautionCode SkipCode Stuck StuckCode",
     "qdeck._redis.commands": "Command Program Request ask raw_of text_of",
     "qdeck._redis.errors": "good is_error",

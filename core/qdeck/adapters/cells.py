@@ -100,12 +100,15 @@ def digest(content: bytes | None) -> Value:
     return None if content is None else hashlib.sha1(content, usedforsecurity=False).hexdigest().encode()
 
 
-def take(key: bytes, entry: bytes, end: End, place: int | None = None) -> Cell:
-    """Return an entry that is taken from a list: the one at a place counted from an end, else the nearest to that end.
+def take(key: bytes, entry: bytes, end: End, at: int | None = None) -> Cell:
+    """Return an entry that is taken from a list: the one at an index, as `Seen.at` has it, else the nearest to an end.
 
-    An undo inserts it where it was, counted from the same end.
+    The index is negative where it counts from the right; one that counts from the other end than `end` is no help. An
+    undo inserts the entry as far from that end as it was: choose the end at which nothing is taken or added meanwhile.
     """
-    return Cell("entry", key, entry, THERE, None, extra=end.value, place=b"" if place is None else b"%d" % place)
+    helps = at is not None and (at < 0) == (end is End.RIGHT)
+    place = b"" if at is None or not helps else b"%d" % (-1 - at if at < 0 else at)
+    return Cell("entry", key, entry, THERE, None, extra=end.value, place=place)
 
 
 def push(key: bytes, entry: bytes, end: End) -> Cell:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping  # noqa: TC003 - structs look their types up when they are asked for
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -19,8 +20,6 @@ from qdeck._deck.reasons import CapabilityCode, SkipCode
 from qdeck._errors import InvalidOption, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from qdeck._deck.reasons import Stuck
 
 SLICE: Final = 500

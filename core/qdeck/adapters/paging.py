@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from qdeck._deck.model import Page, State
 from qdeck._errors import InvalidOption, LayoutMismatch, UnknownJob
 from qdeck._redis import reads
+from qdeck._redis.commands import text_of
 from qdeck.adapters import streams
-from qdeck.adapters.model import NO_QUEUE, SLICE, Entry, Kind, Raw, Source
+from qdeck.adapters.model import NO_QUEUE, SLICE, Entry, Kind, Raw, Source, age_s
 from qdeck.adapters.sorted_sets import SortedSet
 
 if TYPE_CHECKING:
@@ -24,9 +25,14 @@ MOST_EMPTY: Final = 20  # slices without an entry of the queue that one page goe
 NAMES_STEP: Final = 2000  # keys that one slice of a scan for names looks at
 
 
+# What reading a spoiled value may raise.
+_SPOILED: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
 class Listed(Protocol):
     """What is needed of an adapter to list its entries."""
 
+    name: str
     repeats: ClassVar[bool]
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
@@ -84,13 +90,48 @@ def page(
         place = Place(place.source + 1) if mark is None else Place(place.source, mark)
         scanned += len(raws)
         if raws:
-            entries = adapter.named((yield from adapter.fill(queue, raws, now)))
+            entries = adapter.named((yield from fill(adapter, queue, raws, now)))
             kept = _numbered((e for e in entries if e.state in states and queue in (NO_QUEUE, e.queue)), start)
             kept = [entry for entry in kept if test(entry)]
             if kept or scanned >= most:
                 end = place.source >= len(sources)
                 return Page(jobs=tuple(kept), cursor=None if end else str(place), scanned=scanned)
     return Page(jobs=(), cursor=str(place), scanned=scanned)
+
+
+def fill(adapter: Listed, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+    """Return the entries of some members, with their ages.
+
+    Of a member that the adapter fails to read, the entry says so: it does not take the others with it.
+    """
+    try:
+        entries = yield from adapter.fill(queue, raws, now)
+    except _SPOILED as error:
+        if len(raws) == 1:
+            return [_unreadable(adapter, queue, raws[0], error)]
+        half = len(raws) // 2
+        left = yield from fill(adapter, queue, raws[:half], now)
+        return left + (yield from fill(adapter, queue, raws[half:], now))
+    return [_aged(entry, now) for entry in entries]
+
+
+def _aged(entry: Entry, now: int) -> Entry:
+    is_known = entry.age_s is not None or entry.since_ms is None
+    return entry if is_known else replace(entry, age_s=age_s(now, entry.since_ms))
+
+
+def _unreadable(adapter: Listed, queue: str, raw: Raw, error: Exception) -> Entry:
+    source, member = raw.source, text_of(raw.member)
+    return Entry(
+        id=member,
+        key=f"{adapter.name}/{queue}/{source.native_state}/{member}",
+        adapter=adapter.name,
+        queue=queue,
+        state=source.state,
+        native_state=source.native_state,
+        problem=f"it cannot be read: {type(error).__name__}: {error}",
+        seen=raw.seen(),
+    )
 
 
 def _numbered(entries: Iterable[Entry], start: str) -> list[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable  # noqa: TC003 - structs look their types up when they are asked for
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,14 @@ import msgspec
 
 from qdeck._deck.model import NATIVE
 from qdeck._deck.queue_ref import InQueue
+from qdeck._settings.limits import Limits  # noqa: TC001 - likewise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from qdeck._deck.reasons import Caution, SkipCode, Stuck
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
-    from qdeck._settings.limits import Limits
 
 
 def shown(name: str) -> str:

@@ -13,8 +13,7 @@ def build(act: Act, entry: Entry, suffix: str) -> Change:
     """Return the change that does this to one entry: the one that is equal to the byte, nearest to where it was."""
     seen = entry.seen
     name = text_of(seen.key)
-    end, place = (End.LEFT, seen.at) if (seen.at or 0) >= 0 else (End.RIGHT, -1 - (seen.at or 0))
-    taken = cells.take(seen.key, seen.member, end, place)
+    taken = cells.take(seen.key, seen.member, End.LEFT if (seen.at or 0) >= 0 else End.RIGHT, seen.at)
     if act is Act.DISCARD:
         return Change(id=entry.id, cells=(taken,), effect=f"removed from {name}")
     target = name
