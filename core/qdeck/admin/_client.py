@@ -54,7 +54,7 @@ class Client:
         self.memory = native.Memory(thresholds=self.thresholds)
         self.others = Others(
             options.get("adapters") or ADAPTERS,
-            str(self.endpoint),
+            self.address,
             self.memory,
             options.get("patterns", ()),
             on_cluster=self.endpoint.is_cluster,
