@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck import NotAllowed, QdeckError
-from qdeck.admin import NATIVE, Feature, QueueRef, State
+from qdeck.admin import Feature, QueueRef, State, has_feature
 from qdeck_console.history import Pasts
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class Looked(Pasts):
 async def read_pasts(reader: AsyncReader, queues: Sequence[QueueRef]) -> Mapping[QueueRef, Sequence[Sample]]:
     """What agents saw of these queues; nothing where that may not be read, and it is not asked for all along."""
     found: dict[QueueRef, Sequence[Sample]] = dict.fromkeys(queues, ())
-    names = [name for adapter, name in queues if adapter == NATIVE]
-    if names:
+    kept = {ref.name: ref for ref in queues if has_feature(ref.adapter, Feature.DETAILS)}
+    if kept:
         with contextlib.suppress(NotAllowed):
-            found |= {QueueRef(NATIVE, name): seen for name, seen in (await reader.histories(names)).items()}
+            found |= {kept[name]: seen for name, seen in (await reader.histories(list(kept))).items()}
     return found
 
 

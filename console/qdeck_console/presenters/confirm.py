@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck.admin import NATIVE, PRIORITIES, CautionCode, Verb
+from qdeck.admin import PRIORITIES, CautionCode, Feature, Verb, has_feature
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import Naming, name_parts
 from qdeck_console.text import cut_end, safe_text, wrap
@@ -130,7 +130,7 @@ def _undo(plan: Plan) -> tuple[str, str, str]:
         left = plan.count - plan.tail.totals.running
         return fmt.count(left), "warn bold", "the others, within 24 h"
     if plan.tail.has_no_undo:
-        abroad = sum(count for queue, count in plan.by_queue.items() if queue.adapter != NATIVE)
+        abroad = sum(count for queue, count in plan.by_queue.items() if not has_feature(queue.adapter, Feature.LEASES))
         lost = "its worker loses it for good" if plan.count - abroad == 1 else "their workers lose them for good"
         if not abroad:
             return "none", "warn bold", lost

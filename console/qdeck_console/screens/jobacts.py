@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError
-from qdeck.admin import NATIVE, PRIORITIES, PlanEntry, Verb, difference, new_body
+from qdeck.admin import PRIORITIES, Feature, PlanEntry, Verb, difference, has_feature, new_body
 from qdeck_console.leaving import Left
 from qdeck_console.operating import Wish, it, outcome
 from qdeck_console.screens.editor import edit
@@ -74,7 +74,7 @@ class JobActs(FrameScreen):
             return f"it {row.why}" if isinstance(row, Left) else "no job under the cursor"
         if action == "edit" and len(jobs) > 1:
             return "one job at a time"
-        theirs = next((job for job in jobs if job.adapter != NATIVE), None)
+        theirs = next((job for job in jobs if not job.has(Feature.STATES)), None)
         if theirs is not None:
             word = "edit" if action == "edit" else VERBS[action].value
             return self.console.reader.why_not(theirs.adapter, word, theirs.state)
@@ -82,10 +82,11 @@ class JobActs(FrameScreen):
         return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
 
     def _foreign_of(self, wish: Wish) -> str | None:
-        """The one other adapter that all queues of a wish are of."""
+        """The one adapter that all queues of a wish are of, where it says for which states its verbs are."""
         judged = self.picture.judged
         adapters = {entry.row.adapter for entry in map(judged.of, wish.queues) if entry is not None}
-        return None if len(adapters) != 1 or adapters == {NATIVE} else adapters.pop()
+        name = adapters.pop() if len(adapters) == 1 else None
+        return None if name is None or has_feature(name, Feature.STATES) else name
 
     def verb(self, action: Action) -> str:
         """The verb of an action, with how many it would act on."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck.admin import FOREIGN_RULES, Shares
+from qdeck.admin import FOREIGN_RULES, Feature, Shares
 from qdeck_console.actions import PURGE, Action, bindings
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
@@ -379,7 +379,7 @@ class PurgeScreen(PurgeWork):
         weights = {
             (row.ref, rule): present.weight(rule, row)
             for row in rows
-            if row.adapter == "native"
+            if row.has(Feature.PURGE)
             for rule in rules
             if rule not in FOREIGN_RULES and rule not in RULES
         }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck import InvalidOption
 from qdeck.admin import (
     FOREIGN_RULES,
+    Feature,
     Limits,
     PlanIndex,
     PurgeRule,
@@ -84,7 +85,7 @@ class PurgeWork(FrameScreen):
     def rules(self) -> list[str]:
         """The rules that there are: those of other adapters only where there is one."""
         snapshot = self.picture.snapshot
-        foreign = snapshot is not None and any(row.adapter != "native" for row in snapshot.queues)
+        foreign = snapshot is not None and any(not row.has(Feature.PURGE) for row in snapshot.queues)
         return [*(rule.value for rule in PurgeRule), *(FOREIGN_RULES if foreign else ()), *RULES]
 
     def on(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck.admin import NATIVE, JobRecord, QueueRef, Snapshot, WorkerRow
+from qdeck.admin import Feature, JobRecord, Snapshot, WorkerRow
 from qdeck_console.actions import WORKERS, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.presenters import workers as present
@@ -82,14 +82,12 @@ class WorkersBase(TableScreen):
         return read
 
     async def _read_running(self, row: WorkerRow, snapshot: Snapshot) -> Running:
-        busy = {row.name for row in snapshot.queues if row.running and row.adapter == NATIVE}
-        queues = [queue for queue in row.queues if queue in busy]
+        busy = {row.name: row.ref for row in snapshot.queues if row.running and row.has(Feature.LEASES)}
+        queues = [busy[queue] for queue in row.queues if queue in busy]
         found: list[JobRecord] = []
         partial = len(queues) > MOST_QUEUES
         for queue in queues[:MOST_QUEUES]:
-            page = await self.console.reader.page(
-                QueueRef(NATIVE, queue), state="running", most=MOST_JOBS, bodies=False
-            )
+            page = await self.console.reader.page(queue, state="running", most=MOST_JOBS, bodies=False)
             found += [job for job in page.jobs if job.worker == row.id]
             partial = partial or page.scanned >= MOST_JOBS
         found.sort(key=lambda job: job.since_ms or 0)

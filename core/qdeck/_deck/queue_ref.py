@@ -34,6 +34,10 @@ class Feature(StrEnum):
     """Its jobs count their attempts, and a retry gives all of them anew."""
     NAMES = "names"
     """Its name follows the naming rules."""
+    STATES = "states"
+    """A verb is for the states that the verb names; elsewhere each adapter says for which."""
+    PURGE = "purge"
+    """The purge rules of job states take its jobs; elsewhere each adapter has rules of its own."""
 
 
 _features: Final[dict[str, frozenset[Feature]]] = {NATIVE: frozenset(Feature)}

@@ -20,6 +20,7 @@ import msgspec
 import platformdirs
 
 from qdeck._deck.model import NATIVE, NO_STATE, QueueRef
+from qdeck._deck.queue_ref import Feature, has_feature
 from qdeck._errors import UsageError
 from qdeck._files import draft_beside, give_name, private_folder, state_dir
 from qdeck._operations.model import PLAN_FORMAT, PLAN_MOST_LIFE_MS, PlanEntry, PlanHead, PlanTail, Verb
@@ -340,9 +341,10 @@ def _is_entry(line: bytes) -> bool:
 
 
 def _why_not(verb: Verb, state: str, act: str, adapter: str) -> str:
-    of_purge = _PURGES if adapter == NATIVE else _PURGES_ELSEWHERE
+    of_purge = _PURGES if has_feature(adapter, Feature.PURGE) else _PURGES_ELSEWHERE
     if act not in (of_purge if verb is Verb.PURGE else (verb,)):
         return f"the verb {act!r} is not that of a plan to {verb.value}"
-    if adapter == NATIVE and state not in (*verb.states, *([NO_STATE] if verb is Verb.PURGE else [])):
+    states = (*verb.states, *([NO_STATE] if verb is Verb.PURGE else []))
+    if has_feature(adapter, Feature.STATES) and state not in states:
         return f"a job that is {state} cannot be meant by {verb.value}"
     return ""

@@ -15,6 +15,7 @@ import msgspec
 
 from qdeck._deck import changes
 from qdeck._deck.model import NATIVE, QueueRef
+from qdeck._deck.queue_ref import Feature, has_feature
 from qdeck._deck.reasons import SkipCode
 from qdeck._engine import keys
 from qdeck._engine.ids import new_id
@@ -140,7 +141,7 @@ def build(
 def _rules(wish: Wish, places: Places) -> list[UsedRule]:
     """The rules of a purge with their thresholds."""
     meant = chosen_rules(wish.rules)
-    others = any(adapter.name != NATIVE for adapter in places.adapters)
+    others = any(not has_feature(adapter.name, Feature.PURGE) for adapter in places.adapters)
     known = (*PurgeRule, *(FOREIGN_RULES if others else ()))
     return used_rules([rule for rule in known if rule in meant], wish.limits)
 
