@@ -46,22 +46,25 @@ def _place(job: JobRecord) -> Place:
     return job.ref, shown(job.id), seen.mark if isinstance(seen, Seen) else ""
 
 
-def _place_of(entry: PlanEntry) -> Place:
-    return entry.ref, entry.id, "" if entry.adapter == NATIVE else Seen.parse(entry.version).mark
+def _mark(entry: PlanEntry) -> str:
+    """What was seen of an entry of another adapter; empty for a native job, whose version is a score or a lease."""
+    return "" if entry.adapter == NATIVE else Seen.parse(entry.version).mark
 
 
 def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry], list[Skip]]:
     kept, skips = [], {(skip.ref, skip.id): skip for skip in plan.tail.skipped}
     met = set()
     for entry in plan.entries():
-        place = _place_of(entry)
+        mark = _mark(entry)
+        place = entry.ref, entry.id, mark
         place = place if place in seen else (entry.ref, entry.id, "")
         job = seen.get(place)
         if job is None:
-            if entry.adapter != NATIVE:
+            if mark:
                 skips.setdefault((entry.ref, entry.id), _skip(entry, SkipCode.CHANGED))
             continue  # the same id in another queue: not the one that was meant
-        skip = difference(job, entry, plan.head.created_ms)
+        # What has a mark was found by what was seen of it, so it is the same.
+        skip = None if mark else difference(job, entry, plan.head.created_ms)
         if skip is not None:
             skips[entry.ref, entry.id] = skip
         else:
@@ -80,9 +83,7 @@ def _skip(entry: PlanEntry, code: SkipCode, data: str = "") -> Skip:
 
 
 def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> Skip | None:
-    """Return why the job is not what was shown any more, or None when it is."""
-    if entry.adapter != NATIVE:
-        return None  # it was found by what was seen of it
+    """Return why a native job is not what was shown any more, or None when it is."""
     if entry.state != job.state:
         return _skip(entry, SkipCode.MOVED, entry.state)
     changed = _skip(entry, SkipCode.CHANGED)
