@@ -40,7 +40,7 @@ def deck(request: pytest.FixtureRequest, url: str, raw: redis.Redis) -> Iterator
 
 def whole(raw: redis.Redis, deck: Writer) -> object:
     """All of the server; of our own adapter, whose undo leaves a line in histories, what its lists show."""
-    if deck.others.shows_native:
+    if deck.adapters.shows_native:
         return Counter((job.queue, job.key, job.state, job.due_ms, job.priority) for job in everything(deck))
     return contents(raw)
 
@@ -143,7 +143,9 @@ def test_a_batch_is_its_plan_once_and_comes_back(deck: Writer, raw: redis.Redis,
     if result.applied:
         undone = deck.undo(result.batch)
         assert undone.restored >= result.undoable
-        if verb not in ("cancel", "bury") or not deck.others.shows_native:  # running ones are only asked; handlers stay
+        if (
+            verb not in ("cancel", "bury") or not deck.adapters.shows_native
+        ):  # running ones are only asked; handlers stay
             assert whole(raw, deck) == before
 
 

@@ -109,7 +109,7 @@ def keep(url: str) -> str | None:
     async def run() -> str | None:
         async with AsyncWriter(url, adapters=("native", "vmpooler")) as deck:
             seen = await deck.snapshot()
-            return (await deck.write(deck.others.write_health(seen.at_ms))).get("vmpooler__health")
+            return (await deck.write(deck.adapters.write_health(seen.at_ms))).get("vmpooler__health")
 
     return asyncio.run(run())
 

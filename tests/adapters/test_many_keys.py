@@ -226,7 +226,7 @@ def test_a_look_takes_few_round_trips(url: str, raw: redis.Redis) -> None:
     with Writer(url, adapters=ALL) as deck:
         deck.enqueue("shop:actions", "t")
         deck.snapshot()
-        program = deck.others.look()
+        program = deck.adapters.look()
         trips = 0
 
         def counted() -> Program[Snapshot]:

@@ -228,7 +228,7 @@ def test_an_adapter_that_tells_nothing_refuses_to_watch(
         monkeypatch.setattr(Lists, "outcome_evidence", "")
         with pytest.raises(UsageError, match="the adapter lists does not report the outcomes"):
             deck.redrive(plan, sample=1)
-        assert deck.others.why_not_watch("lists")
+        assert deck.adapters.why_not_watch("lists")
         result, outcomes = deck.redrive(plan, rate=10_000.0)
         assert (result.applied, result.stopped, outcomes.total) == (COUNT, None, COUNT)
 

@@ -73,7 +73,7 @@ def test_each_verb_does_its_plan_once_and_is_taken_back(url: str, raw: redis.Red
     FILL[adapter]().populate(raw)
     before = of_others(raw)
     with Writer(url, adapters=(adapter,)) as deck:
-        capability = {act.value: c for act, c in deck.others.adapters[0].capabilities().items()}.get(verb)
+        capability = {act.value: c for act, c in deck.adapters.foreign[0].capabilities().items()}.get(verb)
         if capability is None or not capability.can:
             with pytest.raises(UsageError) as refused:
                 deck.plan(verb)
@@ -201,7 +201,7 @@ def test_an_entry_far_behind_is_not_said_to_be_missing(url: str, raw: redis.Redi
     raw.rpush("shop:sub:actions", *(f'{{"id": "n{number}"}}' for number in range(600)))
     with Writer(url, adapters=("lists",)) as deck:
         deck.snapshot()
-        adapter = deck.others.adapters[0]
+        adapter = deck.adapters.foreign[0]
         with pytest.raises(UnknownJob, match="not among the first 10 entries"):
             deck.run(first(adapter, "shop:sub:actions", (State.READY,), lambda e: e.id == "none", most=10))
         assert deck.run(first(adapter, "shop:sub:actions", (State.READY,), lambda e: e.id == "none", most=900)) is None

@@ -277,7 +277,7 @@ def test_an_act_that_an_adapter_has_not_is_greyed_with_the_reason(url: str, raw:
     with Writer(url, adapters=("vmpooler",)) as deck:
         FILL["vmpooler"]().populate(raw)
         deck.snapshot()
-        assert "fills a pool" in deck.others.why_not("vmpooler", "requeue", "running")
-        assert deck.others.why_not("vmpooler", "move", "ready") == "vmpooler has nothing like move"
-        assert deck.others.why_not("vmpooler", "retry", "dead") == ""
-        assert "is for what is dead" in deck.others.why_not("vmpooler", "retry", "ready")
+        assert "fills a pool" in deck.adapters.why_not("vmpooler", "requeue", "running")
+        assert deck.adapters.why_not("vmpooler", "move", "ready") == "vmpooler has nothing like move"
+        assert deck.adapters.why_not("vmpooler", "retry", "dead") == ""
+        assert "is for what is dead" in deck.adapters.why_not("vmpooler", "retry", "ready")

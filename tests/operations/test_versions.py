@@ -66,7 +66,7 @@ def test_a_job_is_edited_while_a_plan_is_made(deck: Writer, yard: Yard) -> None:
     """The version is read before what the filter looks at: an edit between the two is noticed."""
     job_id = yard.add(42)
     asked = Wish(verb=Verb.DISCARD, queues=(QUEUE,), wanted=parse("payload.0:42"))
-    program = planning.build(deck.memory, deck.address, asked, others=deck.others)
+    program = planning.build(deck.address, asked, adapters=deck.adapters)
     item = next(program)
     edited = False
     while True:

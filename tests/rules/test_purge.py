@@ -14,7 +14,6 @@ from qdeck._engine.codec import BAND
 from qdeck._filter import parse
 from qdeck._settings import read_text
 from qdeck.adapters.native import purge as purge_rules
-from qdeck.adapters.native.adapter import Native
 from qdeck.adapters.plans import Search
 from qdeck.admin import Limits, PurgeRule, Settings, State, Writer, purge_verb, read_rules
 from support.yard import HOUR, QUEUE, Yard
@@ -225,7 +224,7 @@ def _all(yard: Yard, name: PurgeRule, limits: Limits, now: int) -> set[str]:
     text = f"-{too_old.where_for(limits)}" if rule.rank else rule.where_for(limits)
     search = Search(states=rule.states, now=now, limits=limits, wanted=parse(text) if text else None, rule=rule)
     found: set[str] = set()
-    for pages in yard.deck.run(Native().pages(QUEUE, search)):
+    for pages in yard.deck.run(yard.deck.adapters.native.pages(QUEUE, search)):
         while (rows := yard.deck.run(pages.page())) is not None:
             found |= {row.id for row in rows}
     return found

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line, Piece
 
 WIDEST: Final = 84
-OWN: Final = "qdeck:queues and {queue}:meta, qdeck's own"
 _NAME: Final = 11
 
 

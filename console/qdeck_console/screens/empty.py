@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from qdeck_console.presenters.empty import OWN, empty_lines
+from qdeck_console.presenters.empty import empty_lines
 from qdeck_console.widgets.lines import Item, Listing
 
 if TYPE_CHECKING:
@@ -35,11 +35,8 @@ class EmptyDeck:
 
     def listing(self, console: Console, view: LineList) -> Listing:
         """The block as lines without a cursor: nothing in it can be chosen."""
-        from qdeck.admin import NATIVE
 
-        others = console.reader.others
-        looked_for = [(NATIVE, OWN)] if others.shows_native else []
-        looked_for += [(adapter.name, adapter.about) for adapter in others.adapters]
+        looked_for = [(adapter.name, adapter.about) for adapter in console.reader.adapters.shown]
         lines = empty_lines(
             view.size.width or console.size.width, view.size.height or console.size.height,
             server=console.context.server, keys=self._keys, looked_for=looked_for,

@@ -49,8 +49,8 @@ class QueueActs(FrameScreen):
             return "the queue cannot be read"
         if not _count(entry.row, action):
             return "it has no dead letters" if action == "retry" else "nothing waits in it"
-        others = self.console.reader.others
-        reasons = [others.why_not(entry.row.adapter, action, state) for state in _STATES[action]]
+        reader = self.console.reader
+        reasons = [reader.why_not(entry.row.adapter, action, state) for state in _STATES[action]]
         return "" if "" in reasons else reasons[0]
 
     def copied(self) -> tuple[str, str]:

@@ -107,7 +107,7 @@ class Maintenance:
         with contextlib.suppress(QdeckError):  # good to have, and no reason to leave no report
             await self.client.run(since.note(found.findings, found.thresholds, found.at_ms))
         writer = self.readers.health.writer
-        theirs = await writer.write(writer.others.write_health(found.at_ms))
+        theirs = await writer.write(writer.adapters.write_health(found.at_ms))
         return agent_tasks.Ending(
             summary=told | theirs,
             hash_key=health.KEY,

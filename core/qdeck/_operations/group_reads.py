@@ -14,18 +14,16 @@ from qdeck.adapters.plans import Search
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from qdeck._deck.native import Memory
     from qdeck._filter import Filter
     from qdeck._operations.groups import Groups
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
-    from qdeck.adapters.native.adapter import Native
-    from qdeck.adapters.others import Others
+    from qdeck.adapters.all import Adapters
     from qdeck.adapters.plans import Pages
 
 
 def read_groups(
-    queues: Sequence[tuple[Native | Adapter, str]],
+    queues: Sequence[tuple[Adapter, str]],
     *,
     wanted: Filter | None = None,
     most_read: int | None = None,
@@ -76,8 +74,7 @@ def _gather(
 
 
 def all_groups(
-    memory: Memory,
-    others: Others,
+    adapters: Adapters,
     queues: Sequence[str | QueueRef],
     wanted: Filter,
     *,
@@ -85,7 +82,7 @@ def all_groups(
     cancelled: Callable[[], bool] | None = None,
 ) -> Program[Groups]:
     """Return the dead letters of some queues, or of all, in groups."""
-    places = yield from places_of(memory, others, queues, wanted)
+    places = yield from places_of(adapters, queues, wanted)
     unread = [why for _, why in places.unread]
     return (
         yield from read_groups(

@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qdeck._deck import native
-from qdeck._deck.model import NATIVE, QueueRef
+from qdeck._deck.model import QueueRef
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._operations.model import Verb
 from qdeck._settings.limits import Limits
-from qdeck.adapters.native.adapter import Native
 from qdeck.adapters.plans import Context, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.native import Memory
     from qdeck._filter import Filter
     from qdeck._operations.model import PlanHead
     from qdeck._operations.request import Wish
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
-    from qdeck.adapters.others import Others
+    from qdeck.adapters.all import Adapters
 
 
 @dataclass(slots=True)
@@ -33,7 +30,7 @@ class Places:
     the reason; `shared` the names that queues of several adapters have.
     """
 
-    queues: list[tuple[Native | Adapter, str]] = field(default_factory=list)
+    queues: list[tuple[Adapter, str]] = field(default_factory=list)
     unread: list[tuple[QueueRef, str]] = field(default_factory=list)
     shared: frozenset[str] = frozenset()
 
@@ -43,14 +40,14 @@ class Places:
         return [QueueRef(adapter.name, shown(queue)) for adapter, queue in self.queues]
 
     @property
-    def adapters(self) -> list[Native | Adapter]:
+    def adapters(self) -> list[Adapter]:
         """Their adapters."""
         return list(dict.fromkeys(adapter for adapter, _ in self.queues))
 
 
-def places_of_wish(memory: Memory, others: Others, wish: Wish) -> Program[Places]:
+def places_of_wish(adapters: Adapters, wish: Wish) -> Program[Places]:
     """Where a wish is to be fulfilled. A queue that is named must be there, and its adapter must know the verb."""
-    places = yield from places_of(memory, others, wish.queues, wish.wanted)
+    places = yield from places_of(adapters, wish.queues, wish.wanted)
     verb = wish.verb.value
     if wish.verb is Verb.PURGE:
         return places
@@ -67,28 +64,21 @@ def places_of_wish(memory: Memory, others: Others, wish: Wish) -> Program[Places
     return places
 
 
-def places_of(
-    memory: Memory, others: Others, queues: Sequence[str | QueueRef], wanted: Filter | None = None
-) -> Program[Places]:
+def places_of(adapters: Adapters, queues: Sequence[str | QueueRef], wanted: Filter | None = None) -> Program[Places]:
     """Where something is looked for: in these queues, or in all that a filter leaves."""
-    places, home = Places(), Native()
+    places = Places()
     for queue in queues:
-        ref, adapter = yield from others.resolve(queue)
-        if adapter is None:
-            if not others.shows_native:
-                what = f"there is no queue {str(queue)!r} in these adapters"
-                raise UsageError(what, hint="qdeck status lists the queues")
-            yield from native.need_queue(memory, ref.name)
-        places.queues.append((adapter or home, ref.name))
-    places.queues.sort(key=lambda place: place[0] is not home)
-    limits = None if wanted is None else wanted.pushdown(0).queues
-    if not queues and others.shows_native:
-        known = [queue for queue in (yield from native.names(memory)) if QueueRef(NATIVE, queue).is_in(limits)]
-        places.queues += [(home, queue) for queue in (yield from native.readable(known, places.unread))]
-    if not queues and others.adapters:
-        found = yield from others.queues(places.unread)
-        places.queues += [(one, queue) for one, queue in found if QueueRef(one.name, queue).is_in(limits)]
-    places.shared = others.shared
+        ref, adapter = yield from adapters.resolve(queue)
+        if adapter not in adapters.shown:
+            what = f"there is no queue {str(queue)!r} in these adapters"
+            raise UsageError(what, hint="qdeck status lists the queues")
+        yield from adapter.need(ref.name)
+        places.queues.append((adapter, ref.name))
+    places.queues.sort(key=lambda place: place[0] is not adapters.native)
+    if not queues:
+        only = None if wanted is None else wanted.pushdown(0).queues
+        places.queues = yield from adapters.queues(places.unread, only)
+    places.shared = adapters.shared
     return places
 
 

@@ -38,14 +38,12 @@ from qdeck.adapters.plans import Search, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from qdeck._deck.native import Memory
     from qdeck._operations.places import Places
     from qdeck._operations.request import Watch
     from qdeck._redis.commands import Program
     from qdeck._settings.model import UsedRule
     from qdeck.adapters.adapter import Adapter
-    from qdeck.adapters.native.adapter import Native
-    from qdeck.adapters.others import Others
+    from qdeck.adapters.all import Adapters
     from qdeck.adapters.plans import Context, Pages, Rule
 
 
@@ -107,19 +105,18 @@ def start_head(
 
 
 def build(
-    memory: Memory,
     address: str,
     wish: Wish,
     *,
     db: int | None = None,
-    others: Others,
+    adapters: Adapters,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
     watch: Watch | None = None,
 ) -> Program[Plan]:
     """Make a plan. `progress` receives how many jobs were looked at and how many match, `watch` each page of them."""
     priority, target = check(wish)
-    places = yield from places_of_wish(memory, others, wish)
+    places = yield from places_of_wish(adapters, wish)
     purges = wish.verb is Verb.PURGE
     head = yield from start_head(
         wish.verb, places.refs, address, db=db, where="" if purges else str(wish.wanted or ""),
@@ -160,7 +157,7 @@ class _Making:
     sums: Sums = field(default_factory=Sums)
     contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
 
-    def searches(self, adapter: Native | Adapter, queue: str) -> Iterator[Search]:
+    def searches(self, adapter: Adapter, queue: str) -> Iterator[Search]:
         """What is looked for in a queue: the jobs that a verb fits, or those of each rule."""
         wish, now = self.wish, self.head.created_ms
         if wish.verb is Verb.PURGE:
@@ -185,7 +182,7 @@ class _Making:
                 yield Search(states=rule.states, now=self.head.created_ms, limits=limits, wanted=wanted, rule=rule)
                 before.append(rule)
 
-    def take(self, adapter: Native | Adapter, queue: str, search: Search) -> Program[None]:
+    def take(self, adapter: Adapter, queue: str, search: Search) -> Program[None]:
         """Write what a search finds; a queue that cannot be read is told and stops no other."""
         unread: list[str] = []
         ref = QueueRef(adapter.name, queue)
@@ -194,7 +191,7 @@ class _Making:
         for error in unread:
             self.sums.skip(ref, "", SkipCode.UNREADABLE, error)
 
-    def _take(self, adapter: Native | Adapter, queue: str, search: Search) -> Program[None]:
+    def _take(self, adapter: Adapter, queue: str, search: Search) -> Program[None]:
         rule, sums = search.rule, self.sums
         verb = self.wish.verb.value if rule is None else str(rule.verb_for(search.limits))
         context = yield from self._context(adapter, verb)
@@ -223,7 +220,7 @@ class _Making:
         if self.watch is not None and rule is not None:
             self.watch(queue, rule.name, scanned, entries, False)
 
-    def _context(self, adapter: Native | Adapter, verb: str) -> Program[Context]:
+    def _context(self, adapter: Adapter, verb: str) -> Program[Context]:
         """What changes of a verb are made for; what they need of the server is read once for a plan."""
         found = self.contexts.get((adapter.name, verb))
         if found is None:
@@ -234,7 +231,7 @@ class _Making:
 
     def _entries(
         self,
-        adapter: Native | Adapter,
+        adapter: Adapter,
         verb: str,
         rows: Sequence[Any],
         pages: Pages,

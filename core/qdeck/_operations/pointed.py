@@ -19,23 +19,22 @@ from qdeck.adapters.plans import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.native import Memory
     from qdeck._operations.model import PlanEntry, Verb
     from qdeck._operations.planfile import Plan
     from qdeck._redis.commands import Program
-    from qdeck.adapters.others import Others
+    from qdeck.adapters.all import Adapters
 
 Place = tuple[QueueRef, str, str]
 
 
 def plan(
-    memory: Memory, address: str, others: Others, jobs: Sequence[JobRecord], verb: Verb, *, db: int, **request: Any
+    address: str, adapters: Adapters, jobs: Sequence[JobRecord], verb: Verb, *, db: int, **request: Any
 ) -> Program[tuple[Plan, list[Skip]]]:
     """Make the plan. A job that is not as it was shown is not in it, and returned with the reason."""
     seen = {_place(job): job for job in jobs}
     queues = tuple(sorted({job.ref for job in jobs}))
     ids = tuple(dict.fromkeys(job.handle for job in jobs))
-    made = yield from build(memory, address, Wish(verb=verb, queues=queues, ids=ids, **request), db=db, others=others)
+    made = yield from build(address, Wish(verb=verb, queues=queues, ids=ids, **request), db=db, adapters=adapters)
     kept, left_out = _compare(made, seen)
     return (_only(made, kept) if len(kept) < made.count else made), left_out
 

@@ -11,16 +11,14 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qdeck._deck.native import Memory
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
-    from qdeck.adapters.others import Others
+    from qdeck.adapters.all import Adapters
     from qdeck.adapters.plans import Pages, StuckJob
 
 
 def all_stuck(
-    memory: Memory,
-    others: Others,
+    adapters: Adapters,
     queues: Sequence[str | QueueRef],
     wanted: Filter,
     limit: int | None,
@@ -33,7 +31,7 @@ def all_stuck(
 
     With `each` they are handed over page by page, and none is kept.
     """
-    places = yield from places_of(memory, others, queues, wanted)
+    places = yield from places_of(adapters, queues, wanted)
     unread += [why for _, why in places.unread]
     now = yield from reads.clock()
     todo: list[tuple[QueueRef, Pages]] = []

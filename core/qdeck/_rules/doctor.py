@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qdeck._settings import Configuration, Target
     from qdeck._settings.thresholds import Thresholds
     from qdeck.adapters.adapter import Adapter
-    from qdeck.adapters.others import Others
+    from qdeck.adapters.all import Adapters
 
 SKEW_MS: Final = 2_000  # more than that between two clocks, and times on screens mislead
 _QUEUE: Final = "qdeck:doctor"  # a queue that nobody has
@@ -62,7 +62,7 @@ class Diagnosis:
 
 def diagnose(
     address: str,
-    others: Others,
+    adapters: Adapters,
     thresholds: Thresholds,
     configuration: Configuration,
     target: Target,
@@ -72,7 +72,7 @@ def diagnose(
     """Check the setup, then the server."""
     found = setup(configuration, target)
     try:
-        server = _server(address, others, thresholds, found_read_only=read_only)
+        server = _server(address, adapters, thresholds, found_read_only=read_only)
         found += yield from server
     except (ServerUnreachable, NotAllowed) as error:
         found.append(DoctorCheck(name="connection", ok=False, detail=str(error), hint=error.hint))
@@ -110,7 +110,7 @@ def setup(configuration: Configuration, target: Target) -> list[DoctorCheck]:
 
 
 def _server(
-    address: str, others: Others, thresholds: Thresholds, *, found_read_only: bool
+    address: str, adapters: Adapters, thresholds: Thresholds, *, found_read_only: bool
 ) -> Program[list[DoctorCheck]]:
     before = reads.local_ms()
     stamp, hello, info, whoami = yield ask((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
@@ -122,8 +122,8 @@ def _server(
     found = [DoctorCheck(name="connection", ok=True, detail=f"{address}: {name or 'answers'}{as_user}")]
     found.append(_version(server))
     found.append(_clock(reads.stamp(stamp), before, after))
-    adapters = [adapter.name for adapter in others.adapters] + ["native"]
-    hint = rights.line("viewer" if found_read_only else "operator", adapters, user)
+    names = [adapter.name for adapter in (*adapters.foreign, adapters.native)]
+    hint = rights.line("viewer" if found_read_only else "operator", names, user)
     looking = yield from _may_look(hint)
     found.append(looking)
     if found_read_only:
@@ -136,7 +136,7 @@ def _server(
     found += yield from _settings(server, info, thresholds)
     found.append((yield from _script_cache()))
     if looking.ok:
-        found += yield from _adapters(others)
+        found += yield from _adapters(adapters)
     found.append(_abilities(looking, changing, read_only=found_read_only))
     return found
 
@@ -317,10 +317,10 @@ def _script_cache() -> Program[DoctorCheck]:
     return DoctorCheck(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
 
 
-def _adapters(others: Others) -> Program[list[DoctorCheck]]:
+def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
     """Whose queues are there, and what can be done with those of others."""
     try:
-        seen = yield from others.look(())
+        seen = yield from adapters.look(())
         rows = yield from workers.list_workers()
         notices = list(seen.notices)
         broken = yield from unreadable.check(seen, notices)
@@ -336,7 +336,7 @@ def _adapters(others: Others) -> Program[list[DoctorCheck]]:
     ]
     found = [DoctorCheck(name="adapters", ok=True, detail="; ".join(told))]
     found += [DoctorCheck(name="adapters", ok=None, detail=notice) for notice in notices]
-    found += [_adapter(adapter) for adapter in others.adapters if adapter.name in counts]
+    found += [_adapter(adapter) for adapter in adapters.foreign if adapter.name in counts]
     found += _unreadable(seen, broken)
     alive = sum(row.alive for row in rows)
     found.append(DoctorCheck(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.all import Adapters
     from qdeck.adapters.model import AdapterHealth, StateHealth
-    from qdeck.adapters.others import Others
 
 
 @dataclass(slots=True)
@@ -30,10 +30,10 @@ class Theirs:
     notices: list[str] = field(default_factory=list)
 
 
-def measure(others: Others, now: int) -> Program[Theirs]:
-    """Asks each adapter that is there; one that cannot be read is told, and does not stop the others."""
+def measure(adapters: Adapters, now: int) -> Program[Theirs]:
+    """Asks each other system that is there; one that cannot be read is told, and does not stop the others."""
     found = Theirs()
-    for adapter in others.adapters:
+    for adapter in adapters.foreign:
         if adapter.sight is None or not adapter.sight.is_there:
             continue
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
-    from qdeck.adapters.others import Others
+    from qdeck.adapters.all import Adapters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +88,10 @@ class HealthReport:
 
 
 def report(
-    memory: native.Memory, address: str, limits: Limits, *, orphans: bool = True, others: Others | None = None
+    memory: native.Memory, address: str, limits: Limits, *, orphans: bool = True, adapters: Adapters | None = None
 ) -> Program[HealthReport]:
     """The report as a program of plain reads."""
-    seen = yield from native.look(memory, address) if others is None else others.look()
+    seen = yield from native.look(memory, address) if adapters is None else adapters.look()
     notices = list(seen.notices)
     queues = yield from _queues(seen, memory.thresholds.stuck_age_ms)
     rows = [row for row in seen.queues if row.problem is None]
@@ -100,8 +100,8 @@ def report(
         own = [row for row in rows if row.adapter == NATIVE]
         orphaned = yield from orphan_count.count(own, limits, seen.at_ms, notices)
     theirs = Theirs()
-    if others is not None:
-        theirs = yield from foreign_health.measure(others, seen.at_ms)
+    if adapters is not None:
+        theirs = yield from foreign_health.measure(adapters, seen.at_ms)
         queues = _with_theirs(queues, theirs)
         notices += [notice for notice in theirs.notices if notice not in notices]
         orphaned = None if orphaned is None or theirs.orphaned is None else orphaned + theirs.orphaned

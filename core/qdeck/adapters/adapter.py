@@ -235,8 +235,14 @@ class Adapter(ABC):
         cursor: str | None = None,
         most: int = SLICE,
         now: int | None = None,
+        newest: bool | None = None,
+        bodies: bool = True,
     ) -> Program[Page]:
-        """The next slice of the entries in these states that match; a cursor of None is the end."""
+        """The next slice of the entries in these states that match; a cursor of None is the end.
+
+        Lists that are read from either end start with the newest where that is asked for, and payloads that are kept
+        apart are read where they are wanted.
+        """
         from qdeck.adapters import paging
 
         return (yield from paging.page(self, queue, states, wanted=wanted, cursor=cursor, most=most, now=now))
@@ -256,8 +262,12 @@ class Adapter(ABC):
 
         return (yield from paging.first(self, queue, tuple(State), lambda e: wanted in (e.key, e.id)))
 
-    def find(self, job_id: str) -> Program[list[Found]]:
-        """Where an id is, in every queue of this adapter."""
+    def need(self, queue: str) -> Program[None]:
+        """Raise for a queue of this adapter that was taken for one and is not there."""
+        yield from ()  # what was looked at is there
+
+    def find(self, job_id: str, unread: list[str]) -> Program[list[Found]]:
+        """Where an id is, in every queue of this adapter; queues that cannot be read are added to `unread`."""
         from qdeck.adapters import paging
 
         now = yield from reads.clock()

@@ -56,6 +56,8 @@ class Act(StrEnum):
     REPRIORITISE = "reprioritise"
     COMPLETE = "complete"
     EXPIRE = "expire"
+    MOVE = "move"
+    EDIT = "edit"
 
 
 class Capability(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from qdeck._errors import NotAllowed
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
 from qdeck._redis.both import AsyncRunner, BlockingRunner, Both
 from qdeck._settings.thresholds import Thresholds
-from qdeck.adapters.others import Others
+from qdeck.adapters.all import Adapters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class Client:
         self._untouched = replace(self.endpoint, untouched=True)
         self.thresholds = options.get("thresholds") or Thresholds()
         self.memory = native.Memory(thresholds=self.thresholds)
-        self.others = Others(
+        self.adapters = Adapters(
             options.get("adapters") or ADAPTERS,
             self.address,
             self.memory,
@@ -90,12 +90,12 @@ class Client:
     @property
     def unread(self) -> list[str]:
         """What the last snapshot left out, with the reason."""
-        return self.others.unread
+        return self.adapters.unread
 
     @property
     def shared(self) -> frozenset[str]:
         """The names that queues of several adapters have, as far as was looked."""
-        return self.others.shared
+        return self.adapters.shared
 
     def label(self, queue: QueueRef) -> str:
         """Return how a queue is shown: its name, with the adapter where queues of several adapters have that name."""
@@ -103,11 +103,11 @@ class Client:
 
     def why_not(self, adapter: str, verb: str, state: str) -> str:
         """Return why an adapter cannot do something to a job in a state; empty when it can."""
-        return self.others.why_not(adapter, verb, state)
+        return self.adapters.why_not(adapter, verb, state)
 
     def why_not_watch(self, adapter: str) -> str:
         """Return why the outcomes of an adapter's retried jobs cannot be seen; empty when they can."""
-        return self.others.why_not_watch(adapter)
+        return self.adapters.why_not_watch(adapter)
 
     _production: tuple[Target, ...] = ()  # servers that this one must not be; a writer compares them before it writes
 

@@ -91,7 +91,7 @@ class Plans(Client):
             reason=reason, path=path,
         )  # fmt: skip
         return planning.build(
-            self.memory, self.address, request, db=self.endpoint.db, others=self.others, progress=progress,
+            self.address, request, db=self.endpoint.db, adapters=self.adapters, progress=progress,
             cancelled=cancelled,
         )  # fmt: skip
 
@@ -109,7 +109,7 @@ class Plans(Client):
         from qdeck._operations import pointed
 
         return pointed.plan(
-            self.memory, self.address, self.others, jobs, _verb(verb), priority=priority, target=target, reason=reason,
+            self.address, self.adapters, jobs, _verb(verb), priority=priority, target=target, reason=reason,
             db=self.endpoint.db,
         )  # fmt: skip
 
@@ -142,7 +142,7 @@ class Plans(Client):
             limits=limits or Limits(), path=path, life_ms=PLAN_LIFE_MS if life_ms is None else life_ms, reason=reason,
         )  # fmt: skip
         return planning.build(
-            self.memory, self.address, request, db=self.endpoint.db, others=self.others, progress=progress,
+            self.address, request, db=self.endpoint.db, adapters=self.adapters, progress=progress,
             cancelled=cancelled, watch=watch,
         )  # fmt: skip
 
@@ -165,9 +165,9 @@ class Plans(Client):
         """Return a job whose payload is to be edited; raise for one that cannot be."""
         from qdeck._operations import editing
 
-        ref, adapter = yield from self.others.resolve(queue)
-        if adapter is not None:
-            raise InvalidOption(f"{adapter.name} has nothing like edit", hint="an entry is changed by its own system")
+        ref, adapter = yield from self.adapters.resolve(queue)
+        if why := adapter.why_not("edit"):
+            raise InvalidOption(why, hint="an entry is changed by its own system")
         return (yield from editing.read_draft(ref.name, job_id))
 
 

@@ -44,7 +44,7 @@ class Reads(Plans):
     @reads
     def snapshot(self, visible: Collection[QueueRef] | None = None) -> Program[Snapshot]:
         """Return all queues as they are now. `visible` names those whose expensive numbers are wanted; else all."""
-        return self.others.look(visible)
+        return self.adapters.look(visible)
 
     @reads
     def page(
@@ -77,12 +77,8 @@ class Reads(Plans):
         most: int = SLICE,
         **options: Any,
     ) -> Program[Page]:
-        ref, adapter = yield from self.others.resolve(queue)
-        if adapter is None:
-            from qdeck.adapters.native import jobs
-
-            return (yield from jobs.page(ref.name, states, wanted=wanted, cursor=cursor, most=most, **options))
-        return (yield from adapter.page(ref.name, states, wanted=wanted, cursor=cursor, most=most))
+        ref, adapter = yield from self.adapters.resolve(queue)
+        return (yield from adapter.page(ref.name, states, wanted=wanted, cursor=cursor, most=most, **options))
 
     @reads
     def resolve(self, queue: str | QueueRef) -> Program[QueueRef]:
@@ -93,21 +89,15 @@ class Reads(Plans):
         return self._need(queue)
 
     def _need(self, queue: str | QueueRef) -> Program[QueueRef]:
-        ref, adapter = yield from self.others.resolve(queue)
-        if adapter is None:
-            yield from native.need_queue(self.memory, ref.name)
+        ref, adapter = yield from self.adapters.resolve(queue)
+        yield from adapter.need(ref.name)
         return ref
 
     @reads
     def job(self, queue: str | QueueRef, job_id: str) -> Program[JobDetail]:
         """Return all that is known of one job."""
-        from qdeck.adapters.native import job
-
-        ref, adapter = yield from self.others.resolve(queue)
-        if adapter is not None:
-            return (yield from adapter.job(ref.name, job_id))
-        yield from native.need_queue(self.memory, ref.name)
-        return (yield from job.read_job(ref.name, job_id))
+        ref, adapter = yield from self.adapters.resolve(queue)
+        return (yield from adapter.job(ref.name, job_id))
 
     @reads
     def jobs_now(self, queue: str, job_ids: Sequence[str]) -> Program[list[JobRecord | None]]:
@@ -119,16 +109,7 @@ class Reads(Plans):
     @reads
     def find(self, job_id: str, unread: list[str] | None = None) -> Program[list[Found]]:
         """Return where a job is, of every queue. Queues that cannot be read are added to `unread`."""
-        from qdeck.adapters.native import job
-
-        left_out: list[tuple[QueueRef, str]] = []
-        names = yield from native.readable((yield from native.names(self.memory)), left_out)
-        unread = [] if unread is None else unread
-        unread += [why for _, why in left_out]
-        found = yield from job.find(names, job_id, unread)
-        found += yield from self.others.find(job_id)
-        unread += self.others.unread if self.others.adapters else ()
-        return found
+        return self.adapters.find(job_id, [] if unread is None else unread)
 
     @reads
     def stretch(
@@ -217,16 +198,15 @@ class Reads(Plans):
         from qdeck._operations import group_reads
 
         return group_reads.all_groups(
-            self.memory, self.others, names(queues), parsed(where), most_read=most_read, cancelled=cancelled
+            self.adapters, names(queues), parsed(where), most_read=most_read, cancelled=cancelled
         )
 
     @reads
     def queue_groups(self, queue: str) -> Program[Groups]:
         """Return the groups of one native queue as it counts them; inexact where it does not count them all."""
         from qdeck._operations import group_reads
-        from qdeck.adapters.native.adapter import Native
 
-        return group_reads.read_groups([(Native(), queue)], most_read=1)
+        return group_reads.read_groups([(self.adapters.native, queue)], most_read=1)
 
     @reads
     def counted_groups(self, queues: Sequence[str]) -> Program[dict[str, Groups]]:
@@ -275,7 +255,7 @@ class Reads(Plans):
         from qdeck._operations import stuck
 
         return stuck.all_stuck(
-            self.memory, self.others, names(queues), parsed(where), limit,
+            self.adapters, names(queues), parsed(where), limit,
             unread=[] if unread is None else unread, each=each, cancelled=cancelled,
         )  # fmt: skip
 
@@ -320,7 +300,7 @@ class Reads(Plans):
         from qdeck._rules import health
         from qdeck._settings.limits import Limits
 
-        return health.report(self.memory, self.address, limits or Limits(), orphans=orphans, others=self.others)
+        return health.report(self.memory, self.address, limits or Limits(), orphans=orphans, adapters=self.adapters)
 
     @reads
     def dated(self, findings: Sequence[Finding], now_ms: int) -> Program[tuple[Finding, ...]]:
@@ -334,7 +314,7 @@ class Reads(Plans):
         """Check the configuration, then the server and the rights that this user has on it."""
         from qdeck._rules import doctor
 
-        return doctor.diagnose(self.address, self.others, self.thresholds, configuration, target, read_only=read_only)
+        return doctor.diagnose(self.address, self.adapters, self.thresholds, configuration, target, read_only=read_only)
 
     @reads
     def temporary_tasks(self, *, after: str = "", most: int = 500) -> Program[TaskPage]:

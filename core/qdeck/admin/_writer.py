@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from qdeck._deck.queue_ref import Feature
 from qdeck._errors import InvalidOption, NotAllowed
 from qdeck.admin._client import Options, writes
 from qdeck.admin._reader import AsyncReader, Reader, Reads
@@ -105,7 +106,7 @@ class Writes(Reads):
         """Give a job the payload in `text`, and let it run again when it was dead."""
         from qdeck._operations import editing
 
-        return editing.apply_edit(draft, editing.new_body(draft, text), reason, self.others.shared)
+        return editing.apply_edit(draft, editing.new_body(draft, text), reason, self.adapters.shared)
 
     @writes
     def enqueue(
@@ -149,14 +150,14 @@ class Writes(Reads):
         from qdeck._deck import changes, journal
 
         verb = "pause" if paused else "resume"
-        ref = yield from self._native(queue, verb)
+        ref = yield from self._having(Feature.PAUSE, queue, verb)
         program = changes.set_paused(self.memory, ref.name, paused=paused)
         noted = journal.noted(program, verb, queues=[self.label(ref)], unless=lambda left: not left.changed)
         return (yield from noted)
 
-    def _native(self, queue: str | QueueRef, verb: str) -> Program[QueueRef]:
-        ref, adapter = yield from self.others.resolve(queue)
-        if adapter is not None:
+    def _having(self, feature: Feature, queue: str | QueueRef, verb: str) -> Program[QueueRef]:
+        ref, adapter = yield from self.adapters.resolve(queue)
+        if feature not in adapter.features:
             raise InvalidOption(f"{adapter.name} has nothing like {verb}", hint="name a native queue")
         return ref
 
@@ -167,7 +168,7 @@ class Writes(Reads):
         """Set how many jobs of a queue run at once, and how many start in so many seconds; None is no limit."""
         from qdeck._deck import changes, journal
 
-        ref = yield from self._native(queue, "limit")
+        ref = yield from self._having(Feature.DETAILS, queue, "limit")
         program = changes.set_limits(self.memory, ref.name, running=running, rate=rate)
         said = [] if running is None else [f"{running} at once"]
         said += [] if rate is None else [f"{rate[0]} in {rate[1]:g} s"]

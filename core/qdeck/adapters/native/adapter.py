@@ -1,67 +1,147 @@
-"""The native queue as an adapter: what a plan looks for in its lists, and what an act on those jobs comes to."""
+"""The native queue as an adapter. What only some methods need is imported in them, as every command makes one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from qdeck._deck import native
 from qdeck._deck.model import NATIVE, State
-from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, SkipCode
-from qdeck._deck.values import read_lengths
-from qdeck._engine import codec, keys
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import good, is_error
-from qdeck.adapters.model import NO_QUEUE
-from qdeck.adapters.native import SLICE, VERBS, stuck
-from qdeck.adapters.native.job import by_id
-from qdeck.adapters.native.records import Row, reaches_no_secret
-from qdeck.adapters.native.walk import Needs, Walk, fill, put
-from qdeck.adapters.plans import Pages, Weighed
+from qdeck._deck.queue_ref import Feature, QueueRef
+from qdeck._engine import keys
+from qdeck._redis import reads
+from qdeck._redis.commands import text_of
+from qdeck.adapters.adapter import Adapter
+from qdeck.adapters.model import NO_QUEUE, SLICE, Act, Capability, Entry, Kind, Look, Raw, Seen, Source
+from qdeck.adapters.native import VERBS, newest_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.model import WorkerRow
+    from qdeck._deck.model import Found, JobDetail, Page, Snapshot
     from qdeck._filter import Filter
-    from qdeck._redis.commands import Command, Program
-    from qdeck.adapters.plans import Context, Rule, Search
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.native.plans import Owners
+    from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
 
-_NO_UNDO: Final = Caution(code=CautionCode.NO_UNDO)
-_SIZED: Final = ("body", "error", "log", "result")
-# Those that wait for others come before these, so that they are acted on and do not die with them first; and the way
-# goes with the stream, so that a job that moves on is met again rather than missed.
-_ORDER: Final = (
-    State.BLOCKED, State.DELAYED, State.READY, State.RUNNING, State.DEAD, State.CANCELLED, State.DONE,
-)  # fmt: skip
-_TIMED: Final = (State.DEAD, State.DONE, State.CANCELLED)
+_CAPABILITIES: Final = {Act(verb): Capability(states=states) for verb, states in VERBS.items()}
 
 
-class Native:
-    """qdeck's own queues, for one plan: which workers live is read once."""
+class Native(Adapter):
+    """qdeck's own queues on one server, with what is remembered of them from look to look."""
 
-    name: ClassVar[str] = NATIVE
-    counts_dead: ClassVar[bool] = True
-    takes_priority: ClassVar[tuple[str, ...]] = ()
+    name = NATIVE
+    about = "qdeck:queues and {queue}:meta, qdeck's own"
+    on_cluster = True
+    counts_dead = True
+    features = frozenset(Feature)
+    outcome_evidence: ClassVar[str] = "each job is looked up by its id"
 
-    def __init__(self) -> None:
-        self._owners: tuple[Mapping[str, WorkerRow] | None] | None = None
+    def __init__(self, memory: native.Memory, address: str) -> None:
+        super().__init__()
+        self._memory, self._address = memory, address
+        self.thresholds = memory.thresholds
 
-    def states(self, verb: str) -> tuple[State, ...]:
-        """The states in which a verb can be done."""
-        return VERBS[verb]
+    def fixed_keys(self) -> Mapping[bytes, Kind | None]:
+        """The registry of the queues."""
+        return {keys.QUEUES.encode(): Kind.HASH}
 
-    def able(self) -> list[str]:
-        """The verbs that there are here."""
-        return list(VERBS)
+    def capabilities(self) -> Mapping[Act, Capability]:
+        """What can be done to a job, and in which states."""
+        return _CAPABILITIES
 
-    def why_not(self, verb: str) -> str:
-        """Why a verb cannot be used in any state; empty when it can."""
-        return "" if verb in VERBS else CapabilityCode.NO_SUCH_VERB.words(NATIVE, verb)
+    def look(self, visible: Collection[str] | None = None) -> Program[Snapshot]:
+        """One picture of all queues; `visible` names those whose expensive numbers are wanted."""
+        return native.look(self._memory, self._address, visible)
 
-    def stuck_pages(
-        self, queues: Sequence[str], wanted: Filter | None, now: int
-    ) -> Program[Sequence[tuple[str, Pages]]]:
-        """What has to be looked through for the stuck jobs of these queues."""
-        return [(pages.queue, pages) for pages in (yield from stuck.pages(queues, wanted, now))]
+    def rows(self, now: int) -> Program[Look]:
+        """The queues with their numbers."""
+        seen = yield from self.look()
+        return Look(rows=seen.queues, notices=seen.notices)
+
+    def names(self, only: Collection[str] | None, unread: list[tuple[QueueRef, str]]) -> Program[list[str]]:
+        """The queues that can be read, of all or of some; the others are added to `unread`."""
+        known = yield from native.names(self._memory)
+        return (yield from native.readable([name for name in known if QueueRef(NATIVE, name).is_in(only)], unread))
+
+    def need(self, queue: str) -> Program[None]:
+        """Raise for a queue that is not there, naming those that were perhaps meant."""
+        return native.need_queue(self._memory, queue)
+
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
+        """The sorted sets of these states."""
+        yield from ()  # no reading: a program all the same
+        return [
+            Source(
+                key=keys.key(queue, state), kind=Kind.ZSET, state=State(state), native_state=keys.PARTS[state][0],
+                down=newest_first(state, None),
+            )
+            for state in states
+        ]  # fmt: skip
+
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """The jobs with all that lists show."""
+        from qdeck.adapters.native import jobs, records
+
+        seen = {raw.member: raw.seen() for raw in raws}
+        rows = [records.Row(queue, raw.source.state, raw.member, raw.score or b"", now, True) for raw in raws]
+        rows = yield from jobs.complete(queue, rows)
+        return [Entry(**records.facts(row), seen=seen[row.raw_id]) for row in rows]
+
+    def page(
+        self,
+        queue: str,
+        states: Sequence[str],
+        *,
+        wanted: Filter | None = None,
+        cursor: str | None = None,
+        most: int = SLICE,
+        now: int | None = None,
+        newest: bool | None = None,
+        bodies: bool = True,
+    ) -> Program[Page]:
+        """The next slice of the jobs in these states; of each is read what the filter and a list need."""
+        from qdeck.adapters.native import jobs
+
+        return jobs.page(queue, states, wanted=wanted, cursor=cursor, most=most, now=now, newest=newest, bodies=bodies)
+
+    def job(self, queue: str, wanted: str) -> Program[JobDetail]:
+        """All about one job, given by its id or its key."""
+        from qdeck.adapters.native import job
+
+        yield from self.need(queue)
+        return (yield from job.read_job(queue, _id_of(queue, wanted)))
+
+    def entry(self, queue: str, wanted: str) -> Program[Entry | None]:
+        """One job as an entry, given by its id or its key."""
+        from qdeck.adapters.native import job
+
+        now = yield from reads.clock()
+        [row] = yield from job.by_id(queue, [_id_of(queue, wanted)], now)
+        if row is None:
+            return None
+        [source] = yield from self.sources(queue, (row.state,))
+        found = yield from self.fill(queue, [Raw(source=source, member=row.raw_id, score=row.score)], now)
+        return next(iter(found), None)
+
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """The jobs that were seen so; None where one left its state, or came back to it since."""
+        from qdeck.adapters.native import job
+
+        rows = yield from job.by_id(queue, [text_of(one.member) for one in seen], now)
+        same = [
+            one for one, row in zip(seen, rows, strict=True) if row and (row.state, row.score) == (state, one.score)
+        ]
+        found = dict(zip(same, (yield from super().recall(queue, state, same, now)), strict=True))
+        return [found.get(one) for one in seen]
+
+    def find(self, job_id: str, unread: list[str]) -> Program[list[Found]]:
+        """Where a job is, of every queue."""
+        from qdeck.adapters.native import job
+
+        left_out: list[tuple[QueueRef, str]] = []
+        names = yield from self.names(None, left_out)
+        unread += [why for _, why in left_out]
+        return (yield from job.find(names, job_id, unread))
 
     def rules(self, queue: str) -> Sequence[Rule]:
         """The rules of a purge."""
@@ -69,173 +149,33 @@ class Native:
 
         return RULES if queue != NO_QUEUE else ()
 
-    def prepare(self, verb: str, now: int) -> Program[None]:
-        """Nothing: the act script reads what it needs."""
+    def prepare(self, verb: str, now: int) -> Program[Owners]:
+        """What reads the workers once for a plan, where something asks for them; the act script reads the rest."""
+        from qdeck.adapters.native.plans import Owners
+
         yield from ()  # no reading: a program all the same
+        return Owners()
 
     def pages(self, queue: str, search: Search) -> Program[list[Pages]]:
         """What is looked for in a queue, list by list."""
-        now, wanted, rule = search.now, search.wanted, search.rule
-        if rule is not None and rule.code:
-            from qdeck.adapters.native import purge
+        from qdeck.adapters.native import plans
 
-            if rule.code == purge.ORPHANS:
-                from qdeck.adapters.native.orphans import Orphans
+        return plans.pages(queue, search)
 
-                return [Orphans(queue, search)]
-            return [purge.Ownerless(queue, search, (yield from self._read_owners(now)))]
-        limits = None if wanted is None else wanted.pushdown(now)
-        states = search.states
-        only = None
-        if search.stuck:
-            states = (State.RUNNING,)
-            only = _is_stuck((yield from self._read_owners(now)), now)
-        if search.ids or (limits is not None and limits.ids is not None):
-            return [Named(queue, search, search.ids or sorted((limits and limits.ids) or ()), states)]
-        most = None
-        if rule is not None and rule.rank:
-            size = yield (b"ZCARD", keys.key(queue, rule.states[0]))
-            most = size - int(search.limits.value(rule.setting))
-            if most <= 0:
-                return []
-        always = stuck.NEEDED if search.stuck else ("error",) if search.errors else ()
-        found: list[Pages] = []
-        for state in _ORDER:
-            if state not in states or (limits and limits.states is not None and state not in limits.states):
-                continue
-            lowest, highest = None, None
-            if state in _TIMED:
-                # What ends from now on is not in this plan, however fast it comes.
-                lowest, highest = (limits.since.lo_ms if limits else None), now
-            if limits is not None and limits.since.hi_ms is not None and (state in _TIMED or state == State.READY):
-                highest = min(now, limits.since.hi_ms)
-            needs = Needs.of(wanted, now, state, always=always)
-            found.append(
-                Walk(
-                    queue, state, needs, now, lowest=lowest, highest=highest, down=state == State.BLOCKED, most=most,
-                    only=only,
-                )
-            )  # fmt: skip
-        return found
-
-    def _read_owners(self, now: int) -> Program[Mapping[str, WorkerRow] | None]:
-        if self._owners is None:
-            self._owners = ((yield from stuck.read_owners(now)),)
-        return self._owners[0]
-
-    def weigh(self, verb: str, rows: Sequence[Row], context: Context, reasons: Sequence[str] = ()) -> Program[Weighed]:
+    def weigh(self, verb: str, rows: Sequence[Any], context: Context, reasons: Sequence[str] = ()) -> Program[Weighed]:
         """The versions of jobs of one queue and state, their bytes where they go away, and what hangs on them."""
-        queue, state = rows[0].queue, rows[0].state
-        # A filter reads heads before all else, so that what it looked at is not older than the version.
-        heads = [row.head_raw for row in rows]
-        raw_ids = [row.raw_id for row in rows]
-        weighed = Weighed(ids=[raw.decode("utf-8", "surrogateescape") for raw in raw_ids], versions=(), bytes=())
-        yield from self._look_around(queue, state, rows, verb, weighed, sized=bool(reasons))
-        skipped: dict[int, tuple[SkipCode, str]] = {}
-        if state == State.RUNNING:
-            leases = [row.lease_raw for row in rows]
-            weighed.versions = [
-                "" if lease is None else lease.split(b" ", 1)[0].decode("utf-8", "replace") for lease in leases
-            ]
-            skipped = {at: (SkipCode.NO_LEASE, "") for at, lease in enumerate(leases) if lease is None}
-        else:
-            weighed.versions = [
-                codec.version_seen(state, row.score.decode(), row.head_raw if head is None else head)
-                for row, head in zip(rows, heads, strict=True)
-            ]
-        skipped |= {at: (SkipCode.ID_NOT_TEXT, "") for at, raw in enumerate(raw_ids) if not raw.isascii()}
-        weighed.skipped = skipped
-        weighed.cautions = (_NO_UNDO,) if verb == "requeue" else ()
-        return weighed
+        from qdeck.adapters.native import plans
 
-    def _look_around(
-        self, queue: str, state: str, rows: Sequence[Row], verb: str, weighed: Weighed, *, sized: bool
-    ) -> Program[None]:
-        """Reads what the filter did not: heads, who waits, and for what goes away its size."""
-        ids = [row.raw_id for row in rows]
-        calls: list[Command] = [(b"HMGET", keys.key(queue, "head"), *ids), (b"HLEN", keys.key(queue, "after"))]
-        if state == State.RUNNING:
-            calls.append((b"HMGET", keys.key(queue, "lease"), *ids))
-        heads, after, *more = yield ask(*calls)
-        if more:
-            put(rows, "lease", good(more[0]))
-        heads = good(heads)
-        put(rows, "head", heads)
-        named = [row for row, head in zip(rows, heads, strict=True) if head is not None and b"\nu" in head]
-        weighed.unique = len(named)
-        if verb == "bury":
-            weighed.failure_handlers = sum(head is not None and b"\nf" in head for head in heads)
-        if verb == "retry" and named:
-            weighed.unique_held = yield from _count_twins(queue, named)
-        if not is_error(after) and after:
-            kids = yield (b"HMGET", keys.key(queue, "after"), *(b">" + raw for raw in ids))
-            weighed.dependents = sum(kid is not None for kid in kids)
-        if verb not in ("discard", "move") and not sized:
-            weighed.bytes = [0] * len(ids)
-            return
-        sizes = [len(head or b"") for head in heads]
-        filled = yield ask(*((b"HLEN", keys.key(queue, part)) for part in _SIZED))
-        for part, count in zip(_SIZED, filled, strict=True):
-            if is_error(count) or not count:
-                continue
-            lengths = yield from read_lengths(queue, part, ids)
-            sizes = [size + length for size, length in zip(sizes, lengths, strict=True)]
-        weighed.bytes = sizes
+        return plans.weigh(verb, rows, reasons)
+
+    def stuck_pages(
+        self, queues: Sequence[str], wanted: Filter | None, now: int
+    ) -> Program[Sequence[tuple[str, Pages]]]:
+        """What has to be looked through for the stuck jobs of these queues."""
+        from qdeck.adapters.native import stuck
+
+        return [(pages.queue, pages) for pages in (yield from stuck.pages(queues, wanted, now))]
 
 
-def _count_twins(queue: str, rows: Sequence[Row]) -> Program[int]:
-    names = [row.full().name or "" for row in rows]
-    holders = yield (b"HMGET", keys.key(queue, "unique"), *names)
-    return sum(holder is not None and holder != row.raw_id for row, holder in zip(rows, holders, strict=True))
-
-
-def _is_stuck(owners: Mapping[str, WorkerRow] | None, now: int) -> Callable[[Row], bool]:
-    return lambda row: stuck.judge(row, owners, now) is not None
-
-
-class Named(Pages):
-    """Jobs that are named, wherever they are; of those in `ids` of the search it is told what became of each."""
-
-    def __init__(self, queue: str, search: Search, ids: Sequence[str], states: Sequence[str]) -> None:
-        super().__init__()
-        self.queue, self._search, self._states = queue, search, states
-        self._ids = list(dict.fromkeys(ids))
-        self._ready: list[list[Row]] = []
-
-    def page(self) -> Program[list[Row] | None]:
-        """The jobs of one state among the next names."""
-        while not self._ready:
-            if not self._ids:
-                return None
-            yield from self._find(self._ids[:SLICE])
-            self._ids = self._ids[SLICE:]
-        return self._ready.pop(0)
-
-    def _find(self, ids: Sequence[str]) -> Program[None]:
-        search, queue = self._search, self.queue
-        tells, now, wanted = bool(search.ids), search.now, search.wanted
-        places = yield from by_id(queue, ids, now)
-        self.scanned += len(ids)
-        fitting: dict[str, list[Row]] = {}
-        for job_id, place in zip(ids, places, strict=True):
-            if place is None:
-                self.missing += [(job_id, SkipCode.NOT_FOUND, "")] if tells else []
-                continue
-            self.met.append(job_id)
-            if place.state not in self._states:
-                self.left_out += [(job_id, SkipCode.WRONG_STATE, place.state)] if tells else []
-                continue
-            place.plain = reaches_no_secret(wanted)
-            fitting.setdefault(place.state, []).append(place)
-        for state, rows in fitting.items():
-            passed = yield from self._test(rows, Needs.of(wanted, now, state))
-            if tells and len(passed) < len(rows):
-                kept = {row.raw_id for row in passed}
-                self.left_out += [(row.id, SkipCode.NO_MATCH, "") for row in rows if row.raw_id not in kept]
-            self._ready.append(passed)
-
-    def _test(self, rows: list[Row], needs: Needs) -> Program[list[Row]]:
-        for part in (*needs.parts, *(("body",) if needs.body else ())):
-            yield from fill(self.queue, part, rows)
-        test = needs.full or needs.early
-        return rows if test is None else list(filter(test, rows))
+def _id_of(queue: str, wanted: str) -> str:
+    return wanted.removeprefix(f"{NATIVE}/{queue}/")

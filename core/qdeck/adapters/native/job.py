@@ -140,9 +140,8 @@ def _dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[l
     return found, behind > _MOST_CHUNKS
 
 
-def find(names: Sequence[str], job_id: str, unread: list[str] | None = None) -> Program[list[Found]]:
+def find(names: Sequence[str], job_id: str, unread: list[str]) -> Program[list[Found]]:
     """In which queues there is a job of this id, and in what state. Queues that cannot be read are in `unread`."""
-    unread = [] if unread is None else unread
     found: list[Found] = []
     field = raw_of(job_id)
     calls: list[Command] = []

@@ -47,9 +47,10 @@ def page(
     bodies: bool = True,
     errors: bool = True,
     most: int = SLICE,
+    now: int | None = None,
 ) -> Program[Page]:
     """The next page of the jobs in these states, one state after the other: at most `most` entries are looked at."""
-    now = yield from reads.clock()
+    now = (yield from reads.clock()) if now is None else now
     place = None if cursor is None else Place.read(cursor)
     left = list(states) if place is None else list(states)[list(states).index(place.state) :]
     for state in left:

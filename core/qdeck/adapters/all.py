@@ -1,4 +1,4 @@
-"""The other adapters of one deck: what a look at its queues adds to the native ones, and whose a queue is."""
+"""The adapters of one deck: one picture of the queues of all of them, and whose a queue is."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, QdeckError, UsageError
 from qdeck._redis import keyspace, reads
 from qdeck.adapters import NAMES, discovery, make_all
-from qdeck.adapters.native import VERBS
+from qdeck.adapters.native.adapter import Native
 from qdeck.adapters.together import all_of, apart
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from qdeck._deck.model import Found, QueueRow, Snapshot
+    from qdeck._deck.native import Memory
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
 
@@ -28,25 +29,26 @@ if TYPE_CHECKING:
 MOST_STRAYS: Final = 10_000  # queues of ours that are remembered where no registry names them
 
 
-class Others:
-    """Foreign adapters by name; without any of them everything here does nothing."""
+class Adapters:
+    """The adapters by name: native, which is always there, and those of other systems that are looked for."""
 
     def __init__(
         self,
         names: Sequence[str],
         address: str,
-        memory: native.Memory,
+        memory: Memory,
         patterns: Sequence[str] = (),
         *,
         on_cluster: bool = False,
     ) -> None:
         made = make_all(names, patterns)
-        self.adapters = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
-        left_out = ", ".join(adapter.name for adapter in made if adapter not in self.adapters)
+        self.native = Native(memory, address)
+        self.foreign = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
+        left_out = ", ".join(adapter.name for adapter in made if adapter not in self.foreign)
         # Whoever takes all adapters there are has asked for none of them.
         told = left_out and not set(NAMES) <= set(names)
         self._notices = (f"not on Cluster: {left_out} (a queue's keys are in several slots)",) if told else ()
-        if left_out and not self.adapters and NATIVE not in names:
+        if left_out and not self.foreign and NATIVE not in names:
             raise InvalidOption(f"not on Cluster: {left_out}", hint="their queues keep keys in several slots")
         self.shows_native = NATIVE in names
         self._address, self._memory = address, memory
@@ -58,18 +60,23 @@ class Others:
         """The names that queues of several adapters have, as far as was looked."""
         self.unread: list[str] = []
         """What the last look at these adapters left out, with the reason."""
-        for adapter in self.adapters:
+        for adapter in self.foreign:
             adapter.thresholds = memory.thresholds
 
+    @property
+    def shown(self) -> list[Adapter]:
+        """Those whose queues are shown."""
+        return [*([self.native] if self.shows_native else ()), *self.foreign]
+
     def rows(self, now: int) -> Program[tuple[list[QueueRow], list[str]]]:
-        """The queues of those adapters that are there; one that cannot be read is told and does not stop the rest."""
-        notices, unread = yield from discovery.look(self.adapters, self._recall())
+        """The queues of those other systems that are there; one that cannot be read is told and stops no other."""
+        notices, unread = yield from discovery.look(self.foreign, self._recall())
         return (yield from self._rows(now, notices, unread))
 
     def _rows(self, now: int, notices: list[str], unread: list[str]) -> Program[tuple[list[QueueRow], list[str]]]:
         self._keep()
         rows: list[QueueRow] = []
-        there = [adapter for adapter in self.adapters if adapter.sight is not None and adapter.sight.is_there]
+        there = [adapter for adapter in self.foreign if adapter.sight is not None and adapter.sight.is_there]
         looks = yield from apart([adapter.rows(now) for adapter in there])
         for adapter, look in zip(there, looks, strict=True):
             if isinstance(look, QdeckError):
@@ -98,16 +105,12 @@ class Others:
 
     def look(self, visible: Collection[QueueRef] | None = None) -> Program[Snapshot]:
         """One picture of all queues: our own, and those of these adapters."""
-        memory, address = self._memory, self._address
         own = None if visible is None else [name for adapter, name in visible if adapter == NATIVE]
-        if not self.adapters:
-            seen = yield from native.look(memory, address, own)
+        if not self.foreign:
+            seen = yield from self.native.look(own)
             return replace(seen, notices=(*seen.notices, *self._notices)) if self._notices else seen
         self._remind()
-        programs: list[Program[Any]] = [
-            native.look(memory, address, own),
-            discovery.look(self.adapters, self._recall()),
-        ]
+        programs: list[Program[Any]] = [self.native.look(own), discovery.look(self.foreign, self._recall())]
         seen, found = yield from all_of(programs)
         self._note()
         return (yield from self._extended(seen, *found))
@@ -145,66 +148,70 @@ class Others:
 
     def why_not(self, name: str, verb: str, state: str) -> str:
         """Why an adapter cannot do something to an entry in a state; empty when it can."""
-        adapter = next((one for one in self.adapters if one.name == name), None)
-        if adapter is not None:
-            return adapter.why_not(verb, State(state))
-        states = VERBS.get(verb, ()) if name == NATIVE else ()
-        there = CapabilityCode.OK if state in states else CapabilityCode.STATE
-        return (there if states else CapabilityCode.NO_SUCH_VERB).words(name, verb, states=states, state=state)
+        adapter = self.named(name)
+        there = CapabilityCode.NO_SUCH_VERB.words(name, verb)
+        return there if adapter is None else adapter.why_not(verb, State(state))
 
     def why_not_watch(self, name: str) -> str:
         """Why it cannot be seen how retried entries of an adapter fare; empty when it can."""
-        adapter = next((one for one in self.adapters if one.name == name), None)
+        adapter = self.named(name)
         return "" if adapter is None or adapter.outcome_evidence else f"{name} does not tell how retried entries fare"
 
-    def queues(self, unread: list[tuple[QueueRef, str]] | None = None) -> Program[list[tuple[Adapter, str]]]:
-        """The foreign queues that are there now; what was left out, with the reason, is in `unread`."""
-        rows, _ = yield from self.rows((yield from reads.clock()))
-        by_name = {adapter.name: adapter for adapter in self.adapters}
-        if unread is not None:
+    def queues(
+        self, unread: list[tuple[QueueRef, str]], only: Collection[str] | None = None
+    ) -> Program[list[tuple[Adapter, str]]]:
+        """The queues that are there now, all or some of them; what was left out, with the reason, is in `unread`."""
+        found: list[tuple[Adapter, str]] = []
+        if self.shows_native:
+            found += [(self.native, name) for name in (yield from self.native.names(only, unread))]
+        if self.foreign:
+            rows, _ = yield from self.rows((yield from reads.clock()))
+            by_name = {adapter.name: adapter for adapter in self.foreign}
             unread += [(QueueRef("", ""), why) for why in self.unread]
             unread += [
                 (row.ref, reads.unread_words(row.ref.label(self.shared), row.problem)) for row in rows if row.problem
             ]
-        return [(by_name[row.adapter], row.name) for row in rows]
+            found += [(by_name[row.adapter], row.name) for row in rows if row.ref.is_in(only)]
+        return found
 
-    def find(self, job_id: str) -> Program[list[Found]]:
-        """Where an id is in the foreign queues."""
-        if self.adapters:
+    def find(self, job_id: str, unread: list[str]) -> Program[list[Found]]:
+        """Where an id is, in every queue; queues that cannot be read are added to `unread`."""
+        found = yield from self.native.find(job_id, unread)
+        if self.foreign:
             yield from self.rows((yield from reads.clock()))
-        found: list[Found] = []
-        for adapter in self.adapters:
+            unread += self.unread
+        for adapter in self.foreign:
             if adapter.sight is not None and adapter.sight.is_there:
-                found += yield from adapter.find(job_id)
+                found += yield from adapter.find(job_id, unread)
         return found
 
     def write_health(self, now: int) -> Program[dict[str, str]]:
         """Write what the other systems' own health checks would, where none runs; return by key what came of it."""
         found: dict[str, str] = {}
-        for adapter in self.adapters:
+        for adapter in self.foreign:
             if adapter.sight is not None and adapter.sight.is_there:
                 found |= yield from adapter.write_health(now)
         return found
 
-    def resolve(self, queue: str | QueueRef) -> Program[tuple[QueueRef, Adapter | None]]:
-        """Return the queue that is meant, and its adapter unless it is native; raise for a name that several have.
+    def resolve(self, queue: str | QueueRef) -> Program[tuple[QueueRef, Adapter]]:
+        """Return the queue that is meant, and its adapter; raise for a name that several have.
 
         A name that no adapter has is taken as a native one: whoever needs the queue finds that it is not there.
         """
         if isinstance(queue, QueueRef):
             return queue, (yield from self._adapter_of(queue))
-        if not self.adapters:
-            return QueueRef(NATIVE, queue.removeprefix(f"{NATIVE}/")), None
+        if not self.foreign:
+            return QueueRef(NATIVE, queue.removeprefix(f"{NATIVE}/")), self.native
         found = yield from self._having(queue)  # an exact name wins over a prefix
         prefix, slash, name = queue.partition("/")
-        if not found and slash and (prefix == NATIVE or self._named(prefix) is not None):
+        if not found and slash and self.named(prefix) is not None:
             found = [ref for ref in (yield from self._having(name)) if ref.adapter == prefix]
             if not found:
                 raise UsageError(f"there is no queue {name!r} of {prefix}", hint="qdeck status lists the queues")
         if len(found) > 1:
             raise ambiguous(queue, found)
         ref = found[0] if found else QueueRef(NATIVE, queue)
-        return ref, self._named(ref.adapter)
+        return ref, (yield from self._adapter_of(ref))
 
     def _having(self, name: str) -> Program[list[QueueRef]]:
         """The queues of this name."""
@@ -221,16 +228,15 @@ class Others:
     def _look_first(self) -> Program[None]:
         yield from self.rows((yield from reads.clock()))
 
-    def _named(self, name: str) -> Adapter | None:
-        return next((adapter for adapter in self.adapters if adapter.name == name), None)
+    def named(self, name: str) -> Adapter | None:
+        """The adapter of this name."""
+        return next((adapter for adapter in (self.native, *self.foreign) if adapter.name == name), None)
 
-    def _adapter_of(self, ref: QueueRef) -> Program[Adapter | None]:
-        """The adapter of a queue, after a first look where there was none; None where it is native."""
-        if ref.adapter == NATIVE:
-            return None
-        adapter = self._named(ref.adapter)
+    def _adapter_of(self, ref: QueueRef) -> Program[Adapter]:
+        """The adapter of a queue, after a first look where there was none."""
+        adapter = self.named(ref.adapter)
         if adapter is None:
             raise UsageError(f"the adapter {ref.adapter} of queue {str(ref)!r} is not looked at", hint="see --adapter")
-        if self._refs is None:
+        if adapter is not self.native and self._refs is None:
             yield from self._look_first()
         return adapter
