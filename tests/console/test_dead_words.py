@@ -34,13 +34,13 @@ def test_what_all_entries_have_in_common_is_said_once() -> None:
     bare = [replace(job, attempts=None, worker=None, task=None) for job in jobs]
     nothing = present.Alike.of(bare)
     assert not nothing.words()
-    assert "tries" not in "".join(text for text, _ in present.entries_head(120, nothing)), "none has any"
+    assert "tries" not in "".join(text for text, _ in present.entries(nothing).head(120)), "none has any"
     for cells in (60, 80, 113, 160):
         for known in (alike, None):
-            head = "".join(text for text, _ in present.entries_head(cells, known))
+            head = "".join(text for text, _ in present.entries(known).head(cells))
             assert ("tries" in head) is (known is None)
             for job in jobs:
-                assert length(present.entry_line(job, cells, at_cursor=False, alike=known)) <= cells
+                assert length(present.entries(known).line(job, cells, (), at_cursor=False)) <= cells
             title = present.entries_title(None, "1–3 of 3", [], "error:Boom*", cells, known)
             assert length(title) <= cells
 

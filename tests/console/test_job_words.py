@@ -48,7 +48,7 @@ def test_a_job_that_runs_for_too_long_says_so_wherever_it_is_shown(facts: dict[s
 def test_a_row_whose_lease_ran_out_does_not_look_like_one_that_runs() -> None:
     for late, glyph in ((True, "✗"), (False, "▸")):
         job = running(lease_until_ms=NOW - 1_000 if late else NOW + 60_000)
-        line = jobs.job_line(job, State.RUNNING, 120, NOW, at_cursor=False)
+        line = jobs.TABLES[State.RUNNING].line(job, 120, NOW, at_cursor=False)
         assert line[1][0] == glyph
         assert any(role == "bad" and text == "10" for text, role in line) is late
 
@@ -64,13 +64,13 @@ def test_a_delayed_job_says_when_it_is_due() -> None:
 def test_what_another_system_does_not_keep_is_no_zero() -> None:
     seen = Seen(key=b"q", member=b"x")
     job = Entry(id="x", key="x", queue="q", state="running", native_state="running", adapter="lists", seen=seen)
-    line = words(jobs.job_line(job, State.RUNNING, 120, NOW, at_cursor=False))
+    line = words(jobs.TABLES[State.RUNNING].line(job, 120, NOW, at_cursor=False))
     assert "nobody" not in line
     assert "·" not in line
     assert "…" not in line
     assert line.count("–") == 5
     own = JobRecord(id="x", key="x", queue="q", state="running", native_state="running", age_s=1.0)
-    assert "nobody" in words(jobs.job_line(own, State.RUNNING, 120, NOW, at_cursor=False))
+    assert "nobody" in words(jobs.TABLES[State.RUNNING].line(own, 120, NOW, at_cursor=False))
     row = QueueRow(name="q", adapter="lists", ready=0, dead=3)
     told = words(jobs.states_line(State.READY, row, 160))
     assert "ready ·" in told

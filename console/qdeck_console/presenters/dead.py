@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck.admin import NATIVE, Feature, QueueRef
+from qdeck.admin import NATIVE, Feature, Group, JobRecord, QueueRef
 from qdeck_console import format as fmt
 from qdeck_console.leaving import Left
 from qdeck_console.presenters.charts import sparkline, thin_bar
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, title_lines
 from qdeck_console.presenters.job_past import FAILING, noted, ran_ms
-from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section, unread_words
-from qdeck_console.presenters.payload import payload_pieces
+from qdeck_console.presenters.parts import MARGIN, Naming, columns, queue_path, section, unread_words
+from qdeck_console.presenters.payload import Columns, payload_pieces
 from qdeck_console.presenters.retrying import retry_abroad
+from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.sources import Part
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width, wrap
 from qdeck_console.triage import Triaged
@@ -21,10 +22,9 @@ from qdeck_console.triage import Triaged
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from qdeck.admin import Group, Headroom, HistoryEvent, JobDetail, JobRecord
+    from qdeck.admin import Headroom, HistoryEvent, JobDetail
     from qdeck_console.format import Line, Piece
     from qdeck_console.history import Rates
-    from qdeck_console.presenters.payload import Columns
 
 _FULL: Final = 0.9  # of the limit: from there on it is an alarm
 _SOON_MIN: Final = 60.0  # minutes until the first is dropped: an alarm too
@@ -113,73 +113,68 @@ def groups_title(seen: Triaged, cells: int, below: int = 0) -> Line:
     return section("groups", f"{words}, {below:,} more ↓" if below else words, "muted", cells)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupGrid:
-    """The columns of the groups that a width has room for; 0 is not shown."""
+class GroupView(NamedTuple):
+    """What all groups have in common: how many entries they have together, and whether that is exact."""
 
-    error: int
-    message: int
-    queue: int
-    share: int
-    first: int
-    trend: int
-    cells: int
+    total: int
+    exact: bool
+    now_ms: int
+    hide: Naming
 
-    @classmethod
-    def of(cls, cells: int) -> GroupGrid:
-        """Drops trend, queue, share and first, in that order, until the message has room."""
-        wide = cells >= 130
-        error = 20 if cells >= 120 else 18
-        queue = 24 if cells >= 120 else 18 if cells >= 100 else 0
-        share, first = (11, 9) if wide else (0, 0)
-        trend = 13 if cells >= 100 else 0
-        taken = LEAD + MARGIN + error + 1 + 8 + 9 + sum(width + 1 for width in (queue, share, first, trend) if width)
-        return cls(error, max(10, cells - taken), queue, share, first, trend, cells)
+    def share(self, group: Group) -> float:
+        """Return the part of all entries that a group has."""
+        return group.count / max(1, self.total)
+
+    def is_large(self, group: Group) -> bool:
+        """Whether a group has most of the entries."""
+        return self.share(group) >= 0.5 and group.count >= 10
 
 
-def _group_columns(grid: GroupGrid, values: Mapping[str, Sequence[Piece]]) -> list[Piece]:
-    wanted = (
-        ("error", grid.error, False), ("message", grid.message, False), ("queue", grid.queue, False),
-        ("count", 7, True), ("share", grid.share, False), ("first", grid.first, True), ("last", 8, True),
-        ("last hour", grid.trend, False),
-    )  # fmt: skip
-    return columns([(values[head], width, right) for head, width, right in wanted if width])
+def _error_class(group: Group, cell: Cell[GroupView]) -> list[Piece]:
+    name = cut_end(safe_text(group.error_class, limit=120), cell.width)
+    return [(name, "strong bold" if cell.at_cursor else "text")]
 
 
-def groups_head(cells: int) -> Line:
-    """The heads of the groups."""
-    names = ("error", "message", "queue", "count", "share", "first", "last", "last hour")
-    heads = {
-        name: [("  " if name == "share" else " " if name == "last hour" else "", "text"), (name, "faint")]
-        for name in names
-    }
-    return ((" " * (LEAD - 1), "text"), *_group_columns(GroupGrid.of(cells), heads))
-
-
-def group_line(
-    group: Group, total: int, now_ms: int, cells: int, *, hide: Naming, at_cursor: bool, exact: bool
-) -> Line:
-    """One group."""
-    grid = GroupGrid.of(cells)
-    share = group.count / max(1, total)
-    large = share >= 0.5 and group.count >= 10
-    fresh = bool(group.trend) and sum(group.trend) > 0
-    trend = sparkline(group.trend, "bad" if large else "ghost", last_role=None if large else "muted") if fresh else []
-    name = cut_end(safe_text(group.error_class, limit=120), grid.error)
+def _count(group: Group, cell: Cell[GroupView]) -> list[Piece]:
     count = fmt.count(group.count)
-    if not exact:
+    if not cell.view.exact:
         count = f"≥ {count}" if len(count) <= 5 else f"≥ {fmt.short_count(group.count)}"
-    values: dict[str, Sequence[Piece]] = {
-        "error": [(name, "strong bold" if at_cursor else "text")],
-        "message": shape_pieces(group.message_shape, grid.message),
-        "queue": queue_path(group.ref, max(1, grid.queue), "muted", hide=hide),
-        "count": [(count, "bad bold" if large else "strong bold")],
-        "share": [("  ", "text"), *thin_bar(share, max(1, grid.share - 2), "bad" if large else "muted")],
-        "first": [(_moment(group.first_ms, now_ms), "muted")],
-        "last": fmt.span_pieces(now_ms - group.last_ms) if group.last_ms else [(fmt.NONE, "ghost")],
-        "last hour": [(" ", "text"), *(trend or [("▁" * max(0, grid.trend - 1), "line")])],
-    }
-    return ((" " * (LEAD - 1), "text"), *_group_columns(grid, values))
+    return [(count, "bad bold" if cell.view.is_large(group) else "strong bold")]
+
+
+def _share(group: Group, cell: Cell[GroupView]) -> Sequence[Piece]:
+    return thin_bar(cell.view.share(group), max(1, cell.width), "bad" if cell.view.is_large(group) else "muted")
+
+
+def _last(group: Group, cell: Cell[GroupView]) -> list[Piece]:
+    return fmt.span_pieces(cell.view.now_ms - group.last_ms) if group.last_ms else [(fmt.NONE, "ghost")]
+
+
+def _trend(group: Group, cell: Cell[GroupView]) -> Sequence[Piece]:
+    if not group.trend or sum(group.trend) <= 0:
+        return [("▁" * max(0, cell.width), "line")]
+    large = cell.view.is_large(group)
+    return sparkline(group.trend, "bad" if large else "ghost", last_role=None if large else "muted")
+
+
+# Trend, queue, share and first go in that order, until the message has room.
+GROUPS: Final = Table[Group, GroupView](
+    Column("error", lambda room: 20 if room >= 120 else 18, _error_class),
+    Column("message", REST, lambda group, cell: shape_pieces(group.message_shape, cell.width)),
+    Column(
+        "queue", lambda room: 24 if room >= 120 else 18 if room >= 100 else 0,
+        lambda group, cell: queue_path(group.ref, cell.width, "muted", hide=cell.view.hide),
+    ),
+    Column("count", 7, _count, right=True),
+    Column("share", lambda room: 11 if room >= 130 else 0, _share, lead=2),
+    Column(
+        "first", lambda room: 9 if room >= 130 else 0,
+        lambda group, cell: [(_moment(group.first_ms, cell.view.now_ms), "muted")], right=True,
+    ),
+    Column("last", 8, _last, right=True),
+    Column("last hour", lambda room: 13 if room >= 100 else 0, _trend, lead=1),
+    drops=(),
+)  # fmt: skip
 
 
 def _moment(at_ms: int, now_ms: int) -> str:
@@ -266,63 +261,48 @@ def entries_title(
     return (*left, (" ", "text"), ("─" * rule, "line"), (right, "muted"))
 
 
-@dataclass(frozen=True, slots=True)
-class EntryGrid:
-    """The columns of the entries; 0 is not shown."""
-
-    id: int
-    tries: int
-    worker: int
-    payload: int
-
-    @classmethod
-    def of(cls, cells: int, alike: Alike | None = None) -> EntryGrid:
-        """The worker goes first; what all have in common needs no column."""
-        known = alike or Alike()
-        wide = 20 if cells >= 78 else 18
-        tries = 5 if known.tries is None else 0
-        worker = 15 if cells >= 100 and known.worker is None else 0
-        taken = LEAD + MARGIN + wide + 9 + sum(part + 1 for part in (tries, worker) if part) + 1
-        return cls(wide, tries, worker, max(10, cells - taken))
+def _id_width(room: int) -> int:
+    return 20 if room >= 78 else 18
 
 
-def entries_head(cells: int, alike: Alike | None = None) -> Line:
-    """The heads of the entries."""
-    grid = EntryGrid.of(cells, alike)
-    heads: list[tuple[Sequence[Piece], int, bool]] = [
-        ([("id", "faint")], grid.id, False),
-        ([("failed", "faint")], 8, True),
-    ]
-    if grid.tries:
-        heads.append(([("tries", "faint")], grid.tries, True))
-    if grid.worker:
-        heads.append(([("worker", "faint")], grid.worker, False))
-    return ((" " * (LEAD - 1), "text"), *columns([*heads, ([(" payload", "faint")], grid.payload, False)]))
+def _id(job: JobRecord, cell: Cell[Columns]) -> list[Piece]:
+    return [(cut_id(job.id, cell.width), "strong bold" if cell.at_cursor else "text")]
 
 
-def entry_line(
-    job: JobRecord, cells: int, *, at_cursor: bool, alike: Alike | None = None, aligned: Columns = ()
-) -> Line:
-    """One dead letter."""
-    grid = EntryGrid.of(cells, alike)
-    values: list[tuple[Sequence[Piece], int, bool]] = [
-        ([(cut_id(job.id, grid.id), "strong bold" if at_cursor else "text")], grid.id, False),
-        (fmt.span_pieces(None if job.age_s is None else job.age_s * 1000), 8, True),
-    ]
-    if grid.tries:
-        values.append((fmt.cell(fmt.count(job.attempts), "muted"), grid.tries, True))
-    if grid.worker:
-        worker = cut_middle(safe_text(job.worker or fmt.NONE, limit=80), grid.worker)
-        values.append((fmt.cell(worker, "muted"), grid.worker, False))
-    payload = payload_pieces(job, grid.payload - 1, aligned)
-    values.append(([(" ", "text"), *payload], grid.payload, False))
-    return ((" " * (LEAD - 1), "text"), *columns(values))
+def _age(job: JobRecord, _: Cell[Columns]) -> list[Piece]:
+    return fmt.span_pieces(None if job.age_s is None else job.age_s * 1000)
+
+
+def _worker(job: JobRecord, cell: Cell[Columns]) -> list[Piece]:
+    return fmt.cell(cut_middle(safe_text(job.worker or fmt.NONE, limit=80), cell.width), "muted")
+
+
+def _entries(*, tries: bool, worker: bool) -> Table[JobRecord, Columns]:
+    return Table(
+        Column("id", _id_width, _id),
+        Column("failed", 8, _age, right=True),
+        Column("tries", 5 * tries, lambda job, _: fmt.cell(fmt.count(job.attempts), "muted"), right=True),
+        Column("worker", lambda room: 15 if worker and room >= 100 else 0, _worker),
+        Column("payload", REST, lambda job, cell: payload_pieces(job, cell.width, cell.view), lead=1),
+        drops=(),
+    )
+
+
+_ENTRIES: Final = {
+    (tries, worker): _entries(tries=tries, worker=worker) for tries in (True, False) for worker in (True, False)
+}
+
+
+def entries(alike: Alike | None = None) -> Table[JobRecord, Columns]:
+    """Return the table of the entries: what all have in common needs no column."""
+    known = alike or Alike()
+    return _ENTRIES[known.tries is None, known.worker is None]
 
 
 def left_line(row: Left, cells: int, now_ms: int) -> Line:
     """An entry that left the list while it was looked at."""
-    grid = EntryGrid.of(cells)
-    name = fmt.fit([(cut_id(row.id, grid.id), "faint strike")], grid.id)
+    width = _id_width(cells)
+    name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
     return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f"  {row.words(now_ms)}", "faint"))
 
 

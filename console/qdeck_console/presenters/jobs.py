@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Feature, JobRecord, State, has_feature
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import is_late
-from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path
+from qdeck_console.presenters.parts import MARGIN, Naming, queue_path
 from qdeck_console.presenters.payload import payload_pieces
+from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from qdeck.admin import QueueRef, QueueRow
     from qdeck_console.format import Line, Piece
@@ -42,7 +42,6 @@ _WHEN: Final = {
     State.DONE: "done",
     State.CANCELLED: "ended",
 }
-_SET_OFF: Final = ("worker", "error", "payload")
 _OLDEST: Final = {
     State.READY: "next to run first",
     State.DELAYED: "next due first",
@@ -51,90 +50,79 @@ _OLDEST: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the list; a width of 0 takes what the others leave."""
-
-    key: str
-    head: str
-    width: int
-    right: bool = False
+def _id_width(room: int) -> int:
+    return 22 if room >= 100 else 18
 
 
-def columns_of(state: State, cells: int, *, adapter: bool = False) -> list[Column]:
-    """The columns that a state needs and a width has room for."""
-    wide = cells >= 100
-    found = [Column("id", "id", 22 if wide else 18)]
-    if cells >= 72:
-        found.append(Column("task", "task", 24 if wide else 16))
-    if state in (State.READY, State.DELAYED, State.BLOCKED) and cells >= 90:
-        found.append(Column("priority", "prio", 5, right=True))
-    if wide or state not in (State.DONE, State.CANCELLED):
-        found.append(Column("tries", "tries", 5, right=True))
-    found.append(Column("when", _WHEN[state], 8, right=True))
-    if state is State.RUNNING and cells >= 72:
-        found.append(Column("worker", "worker", 20 if wide else 14))
-    if state in (State.DEAD, State.CANCELLED):
-        found.append(Column("error", "error", 30 if cells >= 130 else 0))
-    if state not in (State.DEAD, State.CANCELLED) or cells >= 130:
-        found.append(Column("payload", "payload", 0))
-    return found
+def _from(least: int, wide: int, narrow: int) -> Callable[[int], int]:
+    """Return a width: none below so many cells, and a larger one from 100 on."""
+    return lambda room: wide if room >= 100 else narrow if room >= least else 0
 
 
-def _fitted(found: Sequence[Column], cells: int) -> list[tuple[Column, int]]:
-    taken = LEAD + MARGIN + sum(column.width for column in found) + len(found) - 1
-    return [(column, column.width or max(8, cells - taken)) for column in found]
+def _id(job: JobRecord, cell: Cell[int]) -> list[Piece]:
+    return [(cut_id(job.id, cell.width), "strong bold" if cell.at_cursor else "text")]
 
 
-def head_line(state: State, cells: int) -> Line:
-    """The heads of the columns."""
-    fitted = _fitted(columns_of(state, cells), cells)
-    heads: list[tuple[Sequence[Piece], int, bool]] = [
-        ([(" " * (column.key in _SET_OFF) + column.head, "faint")], width, column.right) for column, width in fitted
-    ]
-    return ((" " * (LEAD - 1), "text"), *columns(heads))
+def _task(job: JobRecord, cell: Cell[int]) -> list[Piece]:
+    return [(cut_middle(safe_text(job.name or job.task or fmt.NONE, limit=200), cell.width), "text")]
 
 
-def job_line(job: JobRecord, state: State, cells: int, now_ms: int, *, at_cursor: bool) -> Line:
-    """One job."""
-    fitted = _fitted(columns_of(state, cells), cells)
-    values: list[tuple[Sequence[Piece], int, bool]] = [
-        (_value(job, column.key, width, state, now_ms, at_cursor=at_cursor), width, column.right)
-        for column, width in fitted
-    ]
-    glyph = _GLYPHS[state]
-    if state is State.READY and (job.attempts or 0) > 0:
-        glyph = ("▲", "warn")
-    elif is_late(job, now_ms):
-        glyph = ("✗", "bad")
-    return (("  ", "text"), glyph, *columns(values))
+def _priority(job: JobRecord, _: Cell[int]) -> list[Piece]:
+    return fmt.cell(fmt.NONE if job.priority is None else str(job.priority), "muted")
 
 
-def left_line(row: Left, state: State, cells: int, now_ms: int) -> Line:
+def _worker(job: JobRecord, cell: Cell[int]) -> list[Piece]:
+    if job.worker is None and not job.has_all_facts:  # who has it is not kept there
+        return [(fmt.NONE, "ghost")]
+    return [(cut_middle(safe_text(job.worker or "nobody", limit=120), cell.width), "text")]
+
+
+def _payload(job: JobRecord, cell: Cell[int]) -> Sequence[Piece]:
+    return payload_pieces(job, cell.width)
+
+
+def _sign(state: State) -> Callable[[JobRecord, int], Piece]:
+    def sign(job: JobRecord, now_ms: int) -> Piece:
+        if state is State.READY and (job.attempts or 0) > 0:
+            return "▲", "warn"
+        return ("✗", "bad") if is_late(job, now_ms) else _GLYPHS[state]
+
+    return sign
+
+
+def _table(state: State) -> Table[JobRecord, int]:
+    """What all rows have in common is the server's clock."""
+    waits, ended = state in (State.READY, State.DELAYED, State.BLOCKED), state in (State.DONE, State.CANCELLED)
+    fails = state in (State.DEAD, State.CANCELLED)
+    role = "warn" if state is State.READY else "muted"
+    return Table(
+        Column("id", _id_width, _id),
+        Column("task", _from(72, 24, 16), _task),
+        Column("prio", lambda room: 5 if waits and room >= 90 else 0, _priority, right=True),
+        Column(
+            "tries", lambda room: 0 if ended and room < 100 else 5,
+            lambda job, cell: fmt.cell(fmt.count(job.attempts, cell.width), role), right=True,
+        ),
+        Column(_WHEN[state], 8, lambda job, cell: when(job, state, cell.view), right=True),
+        Column("worker", _from(72, 20, 14) if state is State.RUNNING else 0, _worker, lead=1),
+        Column(
+            "error", lambda room: 0 if not fails else 30 if room >= 130 else REST,
+            lambda job, cell: error_pieces(job, cell.width), lead=1,
+        ),
+        Column("payload", lambda room: REST if not fails or room >= 130 else 0, _payload, lead=1),
+        sign=_sign(state),
+        drops=(),
+    )  # fmt: skip
+
+
+TABLES: Final = {state: _table(state) for state in STATES}
+
+
+def left_line(row: Left, cells: int, now_ms: int) -> Line:
     """A job that left the list while it was looked at."""
-    width = columns_of(state, cells)[0].width
+    width = _id_width(cells)
     name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
     return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f" {row.words(now_ms)}", "faint"))
-
-
-def _value(job: JobRecord, key: str, cells: int, state: State, now_ms: int, *, at_cursor: bool) -> list[Piece]:
-    if key == "id":
-        return [(cut_id(job.id, cells), "strong bold" if at_cursor else "text")]
-    if key == "task":
-        return [(cut_middle(safe_text(job.name or job.task or fmt.NONE, limit=200), cells), "text")]
-    if key == "priority":
-        return fmt.cell(fmt.NONE if job.priority is None else str(job.priority), "muted")
-    if key == "tries":
-        return fmt.cell(fmt.count(job.attempts, cells), "muted" if state is not State.READY else "warn")
-    if key == "when":
-        return when(job, state, now_ms)
-    if key == "worker":
-        if job.worker is None and not job.has_all_facts:  # who has it is not kept there
-            return [(" ", "text"), (fmt.NONE, "ghost")]
-        return [(" ", "text"), (cut_middle(safe_text(job.worker or "nobody", limit=120), cells - 1), "text")]
-    if key == "error":
-        return [(" ", "text"), *error_pieces(job, cells - 1)]
-    return [(" ", "text"), *payload_pieces(job, cells - 1)]  # text behind numbers: one blank more keeps them apart
 
 
 def when(job: JobRecord, state: State, now_ms: int) -> list[Piece]:

@@ -46,13 +46,17 @@ class Column(Generic[RowT, ViewT]):
         return self.width(room) if callable(self.width) else self.width
 
 
+def _no_sign(_row: object, _view: object) -> Piece:
+    return " ", "text"
+
+
 class Table(Generic[RowT, ViewT]):
-    """Columns, and the sign before each row. One column takes the rest; others go until it has `least` cells."""
+    """Columns, and perhaps a sign before each row. One column takes the rest; others go until it has `least` cells."""
 
     def __init__(
         self,
         *found: Column[RowT, ViewT],
-        sign: Callable[[RowT, ViewT], Piece],
+        sign: Callable[[RowT, ViewT], Piece] = _no_sign,
         least: int = 18,
         most: int | None = None,
         drops: Sequence[str] | None = None,
@@ -70,7 +74,8 @@ class Table(Generic[RowT, ViewT]):
 
     def _lay(self, room: int) -> list[tuple[Column[RowT, ViewT], int]]:
         kept = [(column, width) for column in self._columns if (width := column.cells(room))]
-        drops = list(self._drops or [column.head for column, width in reversed(kept) if width != REST])
+        drops = [column.head for column, width in reversed(kept) if width != REST]
+        drops = drops if self._drops is None else list(self._drops)
         while True:
             left = room - LEAD - MARGIN - sum(width for _, width in kept if width != REST) - len(kept) + 1
             if left >= self._least or not drops:

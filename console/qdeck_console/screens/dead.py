@@ -185,7 +185,7 @@ class DeadScreen(WindowedScreen):
         view.styles.height = min(len(rows), most) if rows else "1fr"
         self.query_one("#lower").display = bool(rows)
         self.query_one("#ghead", Lines).show(
-            lambda w, _h: (present.groups_title(triaged, w, view.below), present.groups_head(w)) if rows else (),
+            lambda w, _h: (present.groups_title(triaged, w, view.below), present.GROUPS.head(w)) if rows else (),
             self.painter,
         )
         if view.cursor != chosen and rows:
@@ -243,10 +243,8 @@ class DeadScreen(WindowedScreen):
         triaged = self.whole.triaged
         if not isinstance(item.row, Group):
             return ()
-        line = present.group_line(
-            item.row, triaged.total, self.now_ms, cells, hide=self.hide, at_cursor=at_cursor, exact=triaged.exact
-        )
-        return (line,)
+        view = present.GroupView(triaged.total, triaged.exact, self.now_ms, self.hide)
+        return (present.GROUPS.line(item.row, cells, view, at_cursor=at_cursor),)
 
     def _draw_head(self) -> None:
         part, of = self.seen.part, self.group.count if self.group is not None else None
@@ -256,13 +254,13 @@ class DeadScreen(WindowedScreen):
             words = range_words(part, first, shown, of) if part.reach else "…"
             alike = self._alike
             title = present.entries_title(self.group, words, self.marks_words(), self.filter_text, cells, alike)
-            return (title, present.entries_head(cells, alike))
+            return (title, present.entries(alike).head(cells))
 
         self.query_one("#head", Lines).show(make, self.painter)
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
-        return present.entries_head(cells)
+        return present.entries().head(cells)
 
     def total_words(self) -> str:
         """Nothing: the head of the entries tells how many there are."""
@@ -271,8 +269,7 @@ class DeadScreen(WindowedScreen):
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         """The line of an entry."""
         if isinstance(item.row, JobRecord):
-            line = present.entry_line(item.row, cells, at_cursor=at_cursor, alike=self._alike, aligned=self._aligned)
-            return (line,)
+            return (present.entries(self._alike).line(item.row, cells, self._aligned, at_cursor=at_cursor),)
         return (present.left_line(item.row, cells, self.now_ms),) if isinstance(item.row, Left) else ()
 
     def empty_lines(self) -> Sequence[Line]:

@@ -142,14 +142,14 @@ class JobsScreen(WindowedScreen):
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
-        return present.head_line(self.state, cells)
+        return present.TABLES[self.state].head(cells)
 
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         """The line of a job."""
         now_ms = self.now_ms
         if isinstance(item.row, JobRecord):
-            return (present.job_line(item.row, self.state, cells, now_ms, at_cursor=at_cursor),)
-        return (present.left_line(item.row, self.state, cells, self.now_ms),) if isinstance(item.row, Left) else ()
+            return (present.TABLES[self.state].line(item.row, cells, now_ms, at_cursor=at_cursor),)
+        return (present.left_line(item.row, cells, self.now_ms),) if isinstance(item.row, Left) else ()
 
     def total_words(self) -> str:
         """Which part of the list is in sight."""

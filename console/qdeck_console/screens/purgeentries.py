@@ -14,7 +14,7 @@ from qdeck_console.actions import ENTRIES, PURGE, Action, bindings
 from qdeck_console.format import NONE
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
-from qdeck_console.presenters.purgeentries import entry_head, entry_line
+from qdeck_console.presenters.purgeentries import table_of
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.temporary import RULES
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
@@ -99,7 +99,7 @@ class EntriesScreen(FrameScreen):
             self._window = Window(self.share.count, begin, items)
         share = self.share
         self.view.show(Listing(self._window, self._lines), self.painter)
-        what = "job" if any(self._jobs.values()) else "why"
+        table = table_of(share.rule, self._jobs)
         path = queue_path(share.ref, 60, "strong bold", hide=self.hide)
         effect = present.verb_of(share.verb)
         over = f", over {self.threshold}" if self.threshold != NONE else ""
@@ -107,7 +107,7 @@ class EntriesScreen(FrameScreen):
             lambda _w, _h: ((), ((" ", "text"), *path, (f"  {present.name_of(share.rule)}{over}  ", "muted"), effect)),
             self.painter,
         )
-        self.query_one("#head", Lines).show(lambda w, _h: (entry_head(share.rule, w, what=what),), self.painter)
+        self.query_one("#head", Lines).show(lambda w, _h: (table.head(w),), self.painter)
         last = min(share.count, first + count)
         words = f"    {first + 1:,}–{last:,} of {share.count:,}, in the order of the plan"
         self.query_one("#total", Lines).show(lambda _w, h: ((), ((words, "muted"),))[-h:], self.painter)
@@ -116,7 +116,7 @@ class EntriesScreen(FrameScreen):
         entry = item.row
         if not isinstance(entry, PlanEntry):
             return ()
-        return (entry_line(entry, cells, at_cursor=at_cursor, job=self._jobs.get(entry.id)),)
+        return (table_of(self.share.rule, self._jobs).line(entry, cells, self._jobs, at_cursor=at_cursor),)
 
     def on_line_list_wanted(self) -> None:
         """Reads what came into sight."""
