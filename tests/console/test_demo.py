@@ -8,9 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -26,6 +24,7 @@ from qdeck_console.demo.seed import GONE, Seeder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from support.processes import PythonProcess
 
@@ -174,17 +173,16 @@ def test_even_a_killed_demo_leaves_no_process(make_process: Callable[..., Python
     assert not alive
 
 
-def test_without_a_terminal_the_console_of_the_demo_is_refused_before_anything_starts() -> None:
-    before = set(Path(tempfile.gettempdir()).glob("qdeck-*"))
+def test_without_a_terminal_the_console_of_the_demo_is_refused_before_anything_starts(tmp_path: Path) -> None:
     code = "from qdeck_console.demo import run; run(False, None)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        env=os.environ,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
         check=False,
     )
     assert done.returncode == 1
     assert "there is no terminal" in done.stderr
-    assert set(Path(tempfile.gettempdir()).glob("qdeck-*")) <= before
+    assert list(tmp_path.glob("qdeck-*")) == []
