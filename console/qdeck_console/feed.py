@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from qdeck import NotAllowed, QdeckError
+from qdeck import NotAllowed, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck_console.history import Flow, History, Pasts, Rates, flow_of
 from qdeck_console.judging import Judge, Judged
 from qdeck_console.steps import in_steps
@@ -48,6 +48,8 @@ class Picture:
     extra: Any = None
     problem: str = ""
     kind: str = ""  # of the problem, in a word or two
+    cause: UnreachableCause = UnreachableCause.UNKNOWN
+    server: str = ""  # its host and port, where it is out of reach
     hint: str = ""
     tries: int = 0
     failed_at: float = 0.0
@@ -154,12 +156,15 @@ class Feed:
     def _lost(self, error: Exception, what: str = "", kind: str = "server lost") -> None:
         now = time.monotonic()
         before = self.picture
+        lost = error if isinstance(error, ServerUnreachable) else ServerUnreachable()
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S) if before.is_lost else _FIRST_PAUSE_S
         self.picture = replace(
             before,
             problem=what or str(error) or type(error).__name__,
             kind=kind,
             hint=getattr(error, "hint", ""),
+            cause=lost.cause,
+            server=lost.server,
             tries=before.tries + 1,
             failed_at=before.failed_at if before.is_lost else now,
             retry_at=now + self._pause_s,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         UnknownDependency,
         UnknownJob,
         UnknownTask,
+        UnreachableCause,
         UsageError,
     )
     from qdeck._job import Job, NotDurable
@@ -79,6 +80,7 @@ __all__ = [
     "UnknownDependency",
     "UnknownJob",
     "UnknownTask",
+    "UnreachableCause",
     "UsageError",
     "__version__",
     "chain",
@@ -96,7 +98,8 @@ _HOMES: Final = {
     "qdeck._errors": (
         "DependencyCycle InvalidFilter InvalidName InvalidOption JobCancelled JobFailed LayoutMismatch LeaseLost "
         "NotAllowed OutcomeUnknown PayloadNotSerializable PayloadTooLarge QdeckError Reject ResultTimeout Retry "
-        "ServerRefused ServerUnreachable TimeLimitExceeded UnknownDependency UnknownJob UnknownTask UsageError"
+        "ServerRefused ServerUnreachable TimeLimitExceeded UnknownDependency UnknownJob UnknownTask "
+        "UnreachableCause UsageError"
     ),
     "qdeck._job": "Job NotDurable",
     "qdeck._names": "QueueName",

@@ -11,7 +11,7 @@ QdeckError
 │   └── DependencyCycle                  jobs that wait for each other
 ├── UnknownTask (also LookupError)       no such task in the app
 ├── UnknownJob (also LookupError)        no such job in the queue
-├── ServerUnreachable (also ConnectionError)  no answer from the server
+├── ServerUnreachable (also ConnectionError)  no answer from the server; `cause` says why
 ├── NotAllowed (also PermissionError)    the server or a read-only deck refuses
 ├── ServerRefused                        the server cannot take writes now (memory, disk, replica)
 ├── OutcomeUnknown                       sent, no answer: may or may not have happened; safe to repeat
@@ -27,6 +27,8 @@ QdeckError
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 
 class QdeckError(Exception):
@@ -81,8 +83,33 @@ class UnknownJob(QdeckError, LookupError):
     """No such job is in the queue."""
 
 
+class UnreachableCause(StrEnum):
+    """Why a server is out of reach."""
+
+    REFUSED = "refused"
+    TIMED_OUT = "timed_out"
+    CLOSED = "closed"
+    NO_SUCH_HOST = "no_such_host"
+    CERTIFICATE = "certificate"
+    PROTOCOL = "protocol"
+    LOADING = "loading"
+    UNKNOWN = "unknown"
+
+
 class ServerUnreachable(QdeckError, ConnectionError):
-    """The server does not answer."""
+    """The server does not answer; `cause` says why, and `server` is its host and port, empty for a socket file."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        hint: str = "",
+        cause: UnreachableCause = UnreachableCause.UNKNOWN,
+        server: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.cause = cause
+        self.server = server
 
 
 class NotAllowed(QdeckError, PermissionError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck import NotAllowed, ServerUnreachable
+from qdeck import NotAllowed, ServerUnreachable, UnreachableCause
 from qdeck.admin import ServerInfo, Snapshot, Status, Totals, Writer
 from qdeck_console.feed import INTERVAL_S, Feed, Picture
 from qdeck_console.presenters import frame
@@ -33,12 +33,23 @@ def words(line: Line) -> str:
 
 def test_the_cause_is_told_in_few_words_and_never_cut_for_less() -> None:
     told = "redis://h:6379/0 cannot be reached: Error 111 connecting to h:6379. Connect call failed"
-    assert frame.problem(told) == "connection refused by h:6379"
-    assert frame.problem("rediss://u:***@h:1/0 cannot be reached: Timeout reading") == "no answer from h:1"
-    assert frame.problem("the server does not allow this: no HGETALL") == "no HGETALL"
-    assert frame.problem("something else") == "something else"
+
+    def problem(text: str, cause: UnreachableCause = UnreachableCause.UNKNOWN, server: str = "h:1") -> str:
+        return frame.problem(Picture(problem=text, cause=cause, server=server))
+
+    assert problem(told, UnreachableCause.REFUSED, "h:6379") == "connection refused by h:6379"
+    assert problem("any text", UnreachableCause.TIMED_OUT) == "no answer from h:1"
+    assert problem("any text", UnreachableCause.CLOSED) == "connection closed by h:1"
+    assert problem("any text", UnreachableCause.NO_SUCH_HOST) == "no such host: h:1"
+    assert problem("a socket file", UnreachableCause.REFUSED, "") == "a socket file"
+    assert problem("redis://reset:1 cannot be reached: refused") == "redis://reset:1 cannot be reached: refused"
+    assert problem("the server does not allow this: no HGETALL") == "no HGETALL"
+    assert problem("something else") == "something else"
     snapshot: Any = SimpleNamespace()
-    lost = Picture(snapshot=snapshot, problem=told, kind="server lost", tries=4, retry_at=8.0, pause_s=4.0)
+    lost = Picture(
+        snapshot=snapshot, problem=told, kind="server lost", cause=UnreachableCause.REFUSED, server="h:6379", tries=4,
+        retry_at=8.0, pause_s=4.0,
+    )  # fmt: skip
     for cells in (60, 80, 99, 100, 120, 139, 140, 160):
         line = words(frame.verdict(lost, cells, now=5.0))
         assert len(line) == cells

@@ -14,7 +14,7 @@ from unittest import mock
 
 from textual.widgets import Input, TextArea
 
-from qdeck import ServerUnreachable
+from qdeck import ServerUnreachable, UnreachableCause
 from qdeck._engine import keys
 from qdeck.admin import Target, Thresholds
 from qdeck.testing import Past
@@ -113,7 +113,8 @@ class LosingReader(StillReader):
             if self.refused:
                 await asyncio.Event().wait()
             self.refused = True
-            raise ServerUnreachable(f"redis://{SERVER} cannot be reached: Error 111 connecting to {SERVER}.")
+            told = f"redis://{SERVER} cannot be reached: Error 111 connecting to {SERVER}."
+            raise ServerUnreachable(told, cause=UnreachableCause.REFUSED, server=SERVER)
         return await super().run(program)
 
 

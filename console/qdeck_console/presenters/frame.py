@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from qdeck import UnreachableCause
 from qdeck.admin import Status
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
@@ -230,7 +230,7 @@ def _lost(picture: Picture, cells: int, now: float) -> Line:
     tail: list[Piece] = [("  ·  ", "ghost"), (words, "text")] if cells >= 100 else [(f", {words}", "text")]
     wait = thin_bar(left_s / max(0.1, picture.pause_s), 12, "bad")
     bar = [(" ", "text"), *wait, (" ", "text")] if cells >= 140 else []
-    why = problem(picture.problem)
+    why = problem(picture)
     room = cells - fmt.length(left) - fmt.length(tail) - fmt.length(bar)
     if picture.snapshot is not None and cells >= 120:
         at = fmt.clock(picture.read_ms)
@@ -242,25 +242,20 @@ def _lost(picture: Picture, cells: int, now: float) -> Line:
     return (*fmt.fit([*left, *tail], cells - fmt.length(bar)), *bar)
 
 
-_WHERE: Final = re.compile(r"^\w+(?:\+\w+)?://(?:[^@/ ]*@)?([^/ ]+)\S* (?:cannot be reached|did not answer)")
-_CAUSES: Final = (
-    ("refused", "connection refused by"),
-    ("connect call failed", "connection refused by"),
-    ("error 111", "connection refused by"),
-    ("timed out", "no answer from"),
-    ("timeout", "no answer from"),
-    ("closed", "connection closed by"),
-    ("reset", "connection closed by"),
-    ("name or service", "no such host:"),
-)
+_CAUSES: Final[Mapping[UnreachableCause, str]] = {
+    UnreachableCause.REFUSED: "connection refused by",
+    UnreachableCause.TIMED_OUT: "no answer from",
+    UnreachableCause.CLOSED: "connection closed by",
+    UnreachableCause.NO_SUCH_HOST: "no such host:",
+}
 
 
-def problem(text: str) -> str:
+def problem(picture: Picture) -> str:
     """What is wrong with a server in few words: who refused, or does not answer; else as it was said."""
-    told = safe_text(text, limit=200).removeprefix("the server does not allow this: ")
-    where = _WHERE.match(told)
-    cause = next((words for sign, words in _CAUSES if sign in told.casefold()), None)
-    return f"{cause} {where[1]}" if where and cause else told
+    cause = _CAUSES.get(picture.cause)
+    if cause and picture.server:
+        return f"{cause} {safe_text(picture.server, limit=200)}"
+    return safe_text(picture.problem, limit=200).removeprefix("the server does not allow this: ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis.exceptions import BusyLoadingError, ResponseError
 
-from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
+from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck._redis import rights
 from qdeck._redis.address import Kind, Node
 from qdeck._redis.commands import Offload, Pause, Request, pack, request_of
-from qdeck._redis.effort import ASK_LOADING, BROKEN, TROUBLE, Effort, is_loading, loading_error, need_same_server
+from qdeck._redis.effort import ASK_LOADING, BROKEN, TROUBLE, Effort, loading_error, need_same_server
 from qdeck._redis.endpoint import is_connected
 from qdeck._redis.errors import classify, explain
 from qdeck._redis.routes import Lost, Routes, SentinelRoutes, Talk
@@ -131,7 +131,8 @@ class SyncClient(_Client):
         except rights.Refused as refused:
             raise refused.error from None
         except ServerUnreachable as error:
-            raise (self._explain_loading() if is_loading(error) else None) or error from error.__cause__
+            is_loading = error.cause is UnreachableCause.LOADING
+            raise (self._explain_loading() if is_loading else None) or error from error.__cause__
 
     def _explain_loading(self) -> ServerUnreachable | None:
         """Return an error that says how far the server is with loading its data, if it can be asked."""
@@ -299,7 +300,8 @@ class AsyncClient(_Client):
         except rights.Refused as refused:
             raise refused.error from None
         except ServerUnreachable as error:
-            raise (await self._explain_loading() if is_loading(error) else None) or error from error.__cause__
+            is_loading = error.cause is UnreachableCause.LOADING
+            raise (await self._explain_loading() if is_loading else None) or error from error.__cause__
 
     async def _explain_loading(self) -> ServerUnreachable | None:
         """Return an error that says how far the server is with loading its data, if it can be asked."""

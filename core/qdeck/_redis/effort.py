@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
+import socket
+import ssl
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +26,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from qdeck._errors import InvalidOption, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
+from qdeck._errors import InvalidOption, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck._redis.commands import Request
 from qdeck._redis.errors import explain
 
@@ -47,17 +50,12 @@ def need_same_server(replies: list[Any]) -> None:
     """Raise when a command that blocks was sent away: then it is to be sent again on a new connection."""
     for reply in replies:
         if isinstance(reply, _MOVES) or (isinstance(reply, ResponseError) and str(reply).startswith(_UNBLOCKED)):
-            raise redis.ConnectionError(str(reply))
+            raise redis.ConnectionError(str(reply)) from reply
 
 
 # A server that loads its data refuses all commands but a few, INFO among them.
 ASK_LOADING: Final = Request(((b"INFO", b"persistence"),))
 _FACT: Final = re.compile(rb"^(loading_loaded_perc|loading_eta_seconds):([0-9.]{1,20})", re.MULTILINE)
-
-
-def is_loading(error: QdeckError) -> bool:
-    """Return whether a server could not be used because it is loading its data."""
-    return isinstance(error.__cause__, BusyLoadingError)
 
 
 def loading_error(endpoint: Endpoint, replies: list[Any]) -> ServerUnreachable | None:
@@ -68,7 +66,42 @@ def loading_error(endpoint: Endpoint, replies: list[Any]) -> ServerUnreachable |
     text = f"{endpoint} is loading its data: {float(facts[b'loading_loaded_perc']):.0f} % loaded"
     if b"loading_eta_seconds" in facts:
         text += f", about {float(facts[b'loading_eta_seconds']):.0f} s left"
-    return ServerUnreachable(text, hint="wait until it is loaded, then try again")
+    hint = "wait until it is loaded, then try again"
+    return ServerUnreachable(text, hint=hint, cause=UnreachableCause.LOADING, server=endpoint.hosts)
+
+
+_CAUSES: Final[tuple[tuple[type[BaseException], UnreachableCause], ...]] = (
+    (BusyLoadingError, UnreachableCause.LOADING),
+    (InvalidResponse, UnreachableCause.PROTOCOL),
+    (ssl.SSLCertVerificationError, UnreachableCause.CERTIFICATE),
+    (ConnectionRefusedError, UnreachableCause.REFUSED),
+    (TimeoutError, UnreachableCause.TIMED_OUT),
+    (redis.TimeoutError, UnreachableCause.TIMED_OUT),
+    (ConnectionResetError, UnreachableCause.CLOSED),
+    (ConnectionAbortedError, UnreachableCause.CLOSED),
+    (BrokenPipeError, UnreachableCause.CLOSED),
+    (EOFError, UnreachableCause.CLOSED),  # asyncio's IncompleteReadError
+)
+_NO_NAME: Final = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+# Where a host has several addresses and all fail, asyncio has the numbers of their errors in a text only.
+_ALL_REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"
+
+
+def cause_of(error: BaseException) -> UnreachableCause:
+    """Return why a connection is of no use: redis-py raises its own error in place of that of the system."""
+    under = error.__cause__ or error.__context__
+    for one in (error, under):
+        if one is None:
+            continue
+        if isinstance(one, socket.gaierror):
+            return UnreachableCause.NO_SUCH_HOST if one.errno in _NO_NAME else UnreachableCause.UNKNOWN
+        if (found := next((cause for kind, cause in _CAUSES if isinstance(one, kind)), None)) is not None:
+            return found
+        if isinstance(one, OSError) and one.errno is None and _ALL_REFUSED in str(one):
+            return UnreachableCause.REFUSED
+    # Without an error of the system under it, it is the driver's for a connection that the server ended.
+    is_closed = isinstance(error, redis.ConnectionError) and not isinstance(under, OSError | redis.RedisError)
+    return UnreachableCause.CLOSED if is_closed else UnreachableCause.UNKNOWN
 
 
 class Effort:
@@ -102,9 +135,11 @@ class Effort:
                     hint="it is safe to repeat with the same id",
                 ) from error
             hint = "is the server running, and is the address right?"
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            cause = cause_of(error)
+            if cause is UnreachableCause.CERTIFICATE:
                 hint = "name the authority that signed its certificate: ?ssl_ca_certs=/path/ca.pem behind the URL"
-            raise ServerUnreachable(f"{self._endpoint} cannot be reached: {reason(error)}", hint=hint) from error
+            text = f"{self._endpoint} cannot be reached: {reason(error)}"
+            raise ServerUnreachable(text, hint=hint, cause=cause, server=self._endpoint.hosts) from error
         return self.next_length()
 
     def next_length(self) -> float:
@@ -128,7 +163,8 @@ def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
         return explain(error)
     if isinstance(error, InvalidResponse):
         hint = "is this the address of a Redis or Valkey server, and does it want rediss:// (TLS)?"
-        return ServerUnreachable(f"{endpoint} does not answer as a Redis server does: {reason(error)}", hint=hint)
+        text = f"{endpoint} does not answer as a Redis server does: {reason(error)}"
+        return ServerUnreachable(text, hint=hint, cause=cause_of(error), server=endpoint.hosts)
     return InvalidOption(
         f"{endpoint} has a host name that cannot be looked up: {reason(error)}", hint="check the URL for typing errors"
     )

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio.connection as aio
@@ -60,6 +61,11 @@ class Endpoint:
     def address(self) -> Address:
         """The URL as it was read."""
         return read_url(self.url)
+
+    @property
+    def hosts(self) -> str:
+        """The hosts and ports as the URL has them, without user and password; empty for a socket file."""
+        return urlsplit(str(self)).netloc.rpartition("@")[2]
 
     @property
     def is_cluster(self) -> bool:
