@@ -365,8 +365,7 @@ def test_a_queue_that_refuses_stops_none_that_go_with_it(deck: Writer, yard: Yar
 
 
 def test_slices_shrink_while_calls_take_long() -> None:
-    pace = Pace()
-    pace.trip(30.0)  # a server far away: that is not its work
+    pace = Pace(30.0)  # a server far away: that is not its work
     pace.took(200, 31.5)
     assert pace.most == acts.SLICE
     pace.took(200, 46.0)

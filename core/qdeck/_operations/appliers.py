@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from qdeck._deck import changes
+from qdeck._deck.model import NATIVE
 from qdeck._deck.reasons import SkipCode
 from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._engine.acts import Acted
@@ -22,7 +23,7 @@ from qdeck._redis import reads
 from qdeck._settings.limits import Limits, used_rules
 from qdeck.adapters import changes as applied
 from qdeck.adapters import make
-from qdeck.adapters.entry_plans import build_changes
+from qdeck.adapters.entry_plans import SLICE, build_changes
 from qdeck.adapters.model import Act, Seen, Skipped
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class Applier(Protocol):
     """What applies the slices of one adapter, and counts the bytes that are kept to undo them."""
 
     kept_bytes: int
+    takes_several: bool
+    """Whether several slices go to the server in one round trip."""
+
+    def size(self, part: PlanSlice, most: int) -> int:
+        """Return how many entries of a slice go into a call, which may take `most` at the most."""
 
     def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
         """Apply some slices and keep at most so many bytes more; an error of one is a value among the answers."""
@@ -54,11 +60,13 @@ class Applier(Protocol):
 
 
 class NativeApplier:
-    """Applies slices of native queues, several in one round trip."""
+    """Applies slices of native queues, several in one round trip; one without work took `trip_ms`."""
 
-    def __init__(self, plan: Plan, keep_ms: int) -> None:
+    takes_several = True
+
+    def __init__(self, plan: Plan, keep_ms: int, trip_ms: float) -> None:
         self.kept_bytes = 0
-        self.pace = Pace()
+        self._pace = Pace(trip_ms)
         self._plan, self._keep_ms = plan, keep_ms
         self._bytes: dict[str, int] = {}
         self._outbox: dict[str, int] = {}
@@ -67,12 +75,16 @@ class NativeApplier:
         self._event = codec.encode_json({"reason": reason, "by": changes.actor(), "batch": plan.batch})
         self._extra = head.target if head.target is not None else "" if head.priority is None else head.priority
 
+    def size(self, part: PlanSlice, most: int) -> int:
+        paced = min(most, self._pace.most)
+        return paced if part.is_light else max(1, paced // 2)
+
     def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
         taken = yield from self._find_taken(parts)
         started = time.perf_counter()
         answers = yield from programs.call_each([self._op(part, room // len(parts), taken) for part in parts])
         count = sum(acted.count for acted in answers if isinstance(acted, Acted))
-        self.pace.took(count, (time.perf_counter() - started) * 1000)
+        self._pace.took(count, (time.perf_counter() - started) * 1000)
         for part, acted in zip(parts, answers, strict=True):
             if isinstance(acted, Acted):
                 self._note(part.first.queue, acted.bytes)
@@ -134,11 +146,16 @@ class NativeApplier:
 class AdapterApplier:
     """Applies slices of another adapter's queues: each entry is read again, and its change built and made."""
 
+    takes_several = False
+
     def __init__(self, name: str, plan: Plan, keep_ms: int) -> None:
         self.kept_bytes = 0
         self._adapter = make(name)
         self._plan, self._keep_ms = plan, keep_ms
         self._places = applied.Places()
+
+    def size(self, part: PlanSlice, most: int) -> int:
+        return min(most, SLICE)
 
     def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
         [part] = parts
@@ -197,6 +214,11 @@ class AdapterApplier:
 
     def deliver(self, *, at_end: bool) -> Program[None]:
         yield from ()
+
+
+def make_applier(name: str, plan: Plan, keep_ms: int, trip_ms: float) -> Applier:
+    """Return what applies the slices of an adapter; a round trip without work took `trip_ms`."""
+    return NativeApplier(plan, keep_ms, trip_ms) if name == NATIVE else AdapterApplier(name, plan, keep_ms)
 
 
 def _with_rule(context: Context, entry: PlanEntry) -> Context:

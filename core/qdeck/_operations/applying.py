@@ -6,18 +6,18 @@ it took, beside what undoes it: so a slice that is sent again is done once, whoe
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack
 
-from qdeck._deck.model import NATIVE
 from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
 from qdeck._engine import acts, keys
 from qdeck._engine.acts import Acted
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import batches, planning
-from qdeck._operations.appliers import AdapterApplier, NativeApplier
+from qdeck._operations.appliers import make_applier
 from qdeck._operations.model import BatchResult
 from qdeck._operations.planfile import check_whole
 from qdeck._operations.slices import PlanSlices
@@ -96,18 +96,18 @@ class Application:
     def __init__(self, plan: Plan, *, keep_bytes: int, keep_ms: int) -> None:
         self.plan = plan
         self.tally = Tally(plan.count)
-        self._slices = PlanSlices(plan.entries())
+        self._slices = PlanSlices(plan.entries(), self._applier_of)
         self._keep_bytes, self._keep_ms = keep_bytes, keep_ms
         self._batch: batches.OpenBatch | None = None
         self._count = 0
-        self._native = NativeApplier(plan, keep_ms)
-        self._appliers: dict[str, Applier] = {NATIVE: self._native}
+        self._appliers: dict[str, Applier] = {}
+        self._trip_ms = math.inf
 
     def begin(self) -> Program[None]:
         """Checks that the plan is good here and now, and makes its batch known."""
         started = time.perf_counter()
         plan, now = self.plan, (yield from reads.clock())
-        self._native.pace.trip((time.perf_counter() - started) * 1000)
+        self._trip_ms = (time.perf_counter() - started) * 1000
         yield from check_server(plan)
         if plan.head.created_ms > now + _MOST_SKEW_MS:
             raise UsageError(f"the plan {plan.path} was made in the future", hint="make a new plan")
@@ -123,13 +123,10 @@ class Application:
 
     def step(self, most: int) -> Program[list[Done] | None]:
         """Apply what goes into one round trip, slices of at most so many entries; None at the end."""
-        parts = self._slices.take(min(most, self._native.pace.most))
+        parts = self._slices.take(most)
         if not parts:
             return None
-        name = parts[0].first.adapter
-        if name not in self._appliers:
-            self._appliers[name] = AdapterApplier(name, self.plan, self._keep_ms)
-        applier, done = self._appliers[name], list[Done]()
+        applier, done = self._applier_of(parts[0].first.adapter), list[Done]()
         while parts:  # a call takes as much of a slice as it may read
             answers = yield from applier.apply(parts, max(0, self._open.room - self._kept_bytes))
             now = [(part, one) for part, one in zip(parts, answers, strict=True) if isinstance(one, Acted)]
@@ -159,6 +156,11 @@ class Application:
         yield from self._open.close(self.tally.applied, self._kept_bytes)
         counts = {"applied": self.tally.applied, "skipped": self.tally.skipped_count}
         yield from self._log(outcome, counts)
+
+    def _applier_of(self, name: str) -> Applier:
+        if name not in self._appliers:
+            self._appliers[name] = make_applier(name, self.plan, self._keep_ms, self._trip_ms)
+        return self._appliers[name]
 
     @property
     def _open(self) -> batches.OpenBatch:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import NATIVE
 from qdeck._engine import acts
 from qdeck._operations.model import Verb
-from qdeck.adapters.entry_plans import SLICE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from qdeck._operations.appliers import Applier
     from qdeck._operations.model import PlanEntry
 
 _LONGEST_MS: Final = 4.0  # a call may hold up the server for 5
@@ -51,45 +50,40 @@ class PlanSlice:
     def cost(self) -> int:
         """About what it costs the server."""
         payloads = sum(entry.bytes for entry in self.entries) // _BYTES
-        return _CALL + len(self.entries) * (1 if self.first.verb in _LIGHT else 2) + payloads
-
-    def size(self, most: int) -> int:
-        """How many of its entries go into a call, which takes `most` light ones of a native queue."""
-        if not self.is_native:
-            return min(most, SLICE)
-        return most if self.first.verb in _LIGHT else max(1, most // 2)
+        return _CALL + len(self.entries) * (1 if self.is_light else 2) + payloads
 
     @property
-    def is_native(self) -> bool:
-        """Whether its queue is a native one."""
-        return self.first.adapter == NATIVE
+    def is_light(self) -> bool:
+        """Whether its verb costs the server little."""
+        return self.first.verb in _LIGHT
 
 
 class PlanSlices:
     """The slices of a plan, one after the other."""
 
-    def __init__(self, entries: Iterator[PlanEntry]) -> None:
-        self._entries = entries
+    def __init__(self, entries: Iterator[PlanEntry], applier_of: Callable[[str], Applier]) -> None:
+        self._entries, self._applier_of = entries, applier_of
         self._held: list[PlanEntry] = []
         self._place = 0
 
     def take(self, most: int) -> list[PlanSlice]:
         """Return the next slices that go to the server in one round trip, each of at most so many entries.
 
-        Of native queues there are several, as long as all that belongs together fits in: one that is cut goes alone,
-        since what is left of it may have been one slice with it before.
+        Where their applier takes several, these are as many as fit in whole: one that is cut goes alone, since what
+        is left of it may have been one slice with it before.
         """
         found: list[PlanSlice] = []
         room = _COST
         while (part := self._next(most)) is not None:
-            size, is_native = part.size(most), part.is_native
-            is_cut = len(part.entries) > size
-            if found and (is_cut or not is_native or part.cost > room):
+            applier = self._applier_of(part.first.adapter)
+            size = applier.size(part, most)
+            is_alone = len(part.entries) > size or not applier.takes_several
+            if found and (is_alone or part.first.adapter != found[0].first.adapter or part.cost > room):
                 break
             del part.entries[size:]
             self._skip(len(part.entries))
             found.append(part)
-            if is_cut or not is_native:
+            if is_alone:
                 break
             room -= part.cost
         return found
@@ -125,18 +119,14 @@ class PlanSlices:
 class Pace:
     """How many entries go into a slice: fewer while calls hold up the server for longer than they may."""
 
-    def __init__(self) -> None:
+    def __init__(self, trip_ms: float = math.inf) -> None:
         self.most = acts.SLICE
-        self._trip_ms = math.inf
+        self._trip_ms = trip_ms  # the shortest round trip in which nothing was done
         self._was_long = False
-
-    def trip(self, ms: float) -> None:
-        """A round trip took so long in which nothing was done."""
-        self._trip_ms = min(self._trip_ms, ms)
 
     def took(self, count: int, ms: float) -> None:
         """A round trip with so many entries took so long."""
-        self.trip(ms)
+        self._trip_ms = min(self._trip_ms, ms)
         work_ms = ms - self._trip_ms
         before, self._was_long = self._was_long, work_ms > _LONGEST_MS
         if before and self._was_long:  # once can be this machine's doing
