@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck._engine import keys, ops
 from qdeck.admin import JobRecord, Writer
 from qdeck_console import leaving
 from qdeck_console.presenters import stuck as present
@@ -17,12 +18,13 @@ from qdeck_console.presenters.stuck import Stuck
 from qdeck_console.screens import windowed
 from qdeck_console.widgets.lines import LineList
 from support.driving import app_of, bury, claim, console, row, text, until
-from support.screens import command
+from support.screens import command, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import redis
     from textual.pilot import Pilot
 
 MAIL, BILLS = "demo:dev:mail:actions", "demo:dev:bills:actions"
@@ -104,6 +106,27 @@ async def test_what_was_discarded_is_told_from_the_log_and_goes_after_a_while(
         await pilot.press("j")
         await until(pilot, lambda: view(pilot).row is not None)
         assert at(pilot).id == ids[1], "the next one took its place"
+
+
+async def test_a_job_in_its_last_lease_is_stuck(url: str, raw: redis.Redis) -> None:
+    """The row of its queue, the tab, the list and the command count the same jobs, however many run beside them."""
+    enqueue(url, 80)
+    running = keys.key(MAIL, "running")
+    late, bare, warned = (job.id for job in claim(url, MAIL, 3, lease_ms=600_000))
+    raw.zadd(running, {warned: 1})
+    assert run(url, ops.reap(MAIL)).warned == 1
+    claim(url, MAIL, 77)  # their leases end before the grace of the one that was warned
+    raw.zadd(running, {late: 1, bare: 1})
+    raw.hdel(keys.key(MAIL, "lease"), bare)
+    with Writer(url) as deck:
+        assert {job.id for job in deck.stuck()} == {late, bare, warned}
+    assert row(url, MAIL).stuck == 3
+    async with console(url, "3") as pilot:
+        shown = await until(pilot, "3 stuck jobs")
+        assert "owner gone  2" in shown
+        assert "no lease  1" in shown
+        assert "Stuck 3" in shown
+        assert {item.key.rpartition("/")[2] for item in view(pilot).listing.items if item.key} == {late, bare, warned}
 
 
 @pytest.mark.slow

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import GRACE_MS, detail_of
+from qdeck.admin import State, StuckCode, detail_of
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, timeline_lines, title_lines
 from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, name_parts, pair, queue_path, section
@@ -16,11 +16,11 @@ from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, wrap
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import Entry, JobDetail, QueueRef, Spread, WorkerRow
+    from qdeck.admin import Entry, JobDetail, QueueRef, Spread, StuckJob, WorkerRow
     from qdeck_console.format import Line, Piece
     from qdeck_console.leaving import Left
 
-MOST = 60  # running jobs of a queue that are looked at
+MOST = 60  # stuck jobs of a queue that are shown
 
 
 class Why(IntEnum):
@@ -29,12 +29,13 @@ class Why(IntEnum):
     OWNER_GONE = 0
     LEASE_OUT = 1
     OVER_LIMIT = 2
-    THEIRS = 3
+    NO_LEASE = 3
+    THEIRS = 4
 
     @property
     def label(self) -> str:
         """The head of the group."""
-        return ("owner gone", "lease ran out", "over its time limit", "in other adapters")[self]
+        return ("owner gone", "lease ran out", "over its time limit", "no lease", "in other adapters")[self]
 
     @property
     def note(self) -> str:
@@ -43,8 +44,15 @@ class Why(IntEnum):
             "the worker that holds it stopped sending heartbeats",
             "its worker is known, and does not renew the lease",
             "still running, longer than its task allows",
+            "its lease is missing or cannot be read",
             "by the rules of their own systems; whether a worker lives is not known",
         )[self]
+
+
+_WHY: Final = {
+    StuckCode.OWNER_GONE: Why.OWNER_GONE, StuckCode.LEASE_EXPIRED: Why.LEASE_OUT,
+    StuckCode.OVER_LIMIT: Why.OVER_LIMIT, StuckCode.NO_LEASE: Why.NO_LEASE,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +62,7 @@ class Stuck:
     job: JobDetail
     why: Why
     for_ms: int
-    lease_late_ms: int
+    since_ms: int | None
     owner: WorkerRow | None
     reason: str = ""  # in the words of another adapter
     role: str = "warn"  # of the finding on stuck jobs
@@ -63,6 +71,11 @@ class Stuck:
     def key(self) -> str:
         """Its identity."""
         return self.job.key
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether its lease ran out; it may be in its last grace."""
+        return self.why in (Why.OWNER_GONE, Why.LEASE_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,23 +95,18 @@ def theirs(entry: Entry) -> Stuck:
     """An entry of another adapter that does not move."""
     age_ms = round((entry.age_s or 0) * 1000)
     reason = "" if entry.stuck is None else entry.stuck.words(fmt.span_s)
-    return Stuck(job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, lease_late_ms=0, owner=None, reason=reason)
+    return Stuck(
+        job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, since_ms=entry.since_ms, owner=None, reason=reason
+    )
 
 
-def judge(job: JobDetail, workers: Mapping[str, WorkerRow], now_ms: int) -> Stuck | None:
-    """Whether a running job is stuck, and why."""
-    owner = workers.get(job.worker or "")
-    late = now_ms - job.lease_until_ms if job.lease_until_ms is not None else 0
-    if late > 0:
-        gone = owner is None or not owner.alive
-        return Stuck(
-            job=job, why=Why.OWNER_GONE if gone else Why.LEASE_OUT, for_ms=late, lease_late_ms=late, owner=owner
-        )
-    if job.time_limit_ms is not None and job.claimed_ms is not None:
-        over = now_ms - job.claimed_ms - job.time_limit_ms
-        if over > GRACE_MS:
-            return Stuck(job=job, why=Why.OVER_LIMIT, for_ms=over, lease_late_ms=late, owner=owner)
-    return None
+def held(job: JobDetail, found: StuckJob, owner: WorkerRow | None) -> Stuck | None:
+    """A running job, by what the core says of it; None for what is stuck without running."""
+    why = _WHY.get(found.why.code)
+    if why is None or job.state != State.RUNNING:
+        return None
+    for_ms = round((found.stuck_s or 0) * 1000)
+    return Stuck(job=job, why=why, for_ms=for_ms, since_ms=found.since_ms, owner=owner)
 
 
 _GLYPHS = {"warn": "▲", "bad": "✗"}
@@ -169,8 +177,10 @@ def left_line(row: Left, cells: int, now_ms: int) -> Line:
 def _lease(stuck: Stuck) -> list[Piece]:
     if stuck.why is Why.THEIRS:
         return [("–", "ghost")]
-    if stuck.lease_late_ms > 0:
-        return [("expired ", "text"), *fmt.span_pieces(stuck.lease_late_ms)]
+    if stuck.why is Why.NO_LEASE:
+        return [("none", "text")]
+    if stuck.has_expired:
+        return [("expired ", "text"), *fmt.span_pieces(stuck.for_ms)]
     return [("held", "muted")]
 
 
@@ -189,6 +199,7 @@ def note_line(why: Why, members: Sequence[Stuck], cells: int) -> Line:
         Why.OWNER_GONE: f"requeue is fenced: if {name} comes back, its results are refused",
         Why.LEASE_OUT: f"{name} may still be at it: requeue is fenced, and its results are refused",
         Why.OVER_LIMIT: "the worker is alive: cancel asks it to stop",
+        Why.NO_LEASE: "once its time is over, the next worker that sweeps takes it back",
         Why.THEIRS: "r, b and c do what their own tools would",
     }[why]
     return ((" " * LEAD, "text"), (cut_end(words, max(8, cells - LEAD - MARGIN)), "muted"))
@@ -237,14 +248,16 @@ def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
             else "it is not registered any more"
         )
         told.append((glyph, stuck.role, "its owner is gone", f"{job.worker or 'unknown'}: {seen}"))
-    if stuck.lease_late_ms > 0:
+    if stuck.has_expired:
         granted = f"granted {fmt.clock(job.claimed_ms)}, not renewed" if job.claimed_ms else "not renewed"
-        told.append((glyph, stuck.role, "its lease has run out", f"{fmt.span(stuck.lease_late_ms)} ago; {granted}"))
+        told.append((glyph, stuck.role, "its lease has run out", f"{fmt.span(stuck.for_ms)} ago; {granted}"))
     if stuck.why is Why.OVER_LIMIT:
         limit = fmt.span(job.time_limit_ms or 0)
         told.append(
             (glyph, stuck.role, "it runs longer than it may", f"limit {limit}, {fmt.span(stuck.for_ms)} over it")
         )
+    if stuck.why is Why.NO_LEASE:
+        told.append((glyph, stuck.role, "it has no lease", stuck.why.note))
     if served == 0:
         told.append(("▲", "warn", "nobody sweeps this queue", "no live worker serves it, so nothing is taken back"))
     lines: list[Line] = []
@@ -267,8 +280,8 @@ def side(stuck: Stuck, seen: StuckSeen, cells: int, *, now_ms: int, hide: Naming
     if stuck.why is not Why.THEIRS:
         lines += [(), *_usual(stuck, seen, cells, now_ms)]
     lines += [(), section("timeline", "", "muted", cells, indent=0), *timeline_lines(job, cells, most=8)]
-    if stuck.lease_late_ms > 0 and job.lease_until_ms is not None:
-        lines.append(((fmt.clock(job.lease_until_ms), "muted"), ("  ▲ ", "warn"), ("lease ran out", "text")))
+    if stuck.has_expired and stuck.since_ms is not None:
+        lines.append(((fmt.clock(stuck.since_ms), "muted"), ("  ▲ ", "warn"), ("lease ran out", "text")))
     if stuck.why is not Why.THEIRS:
         lines += [(), section("requeue would", "", "muted", cells, indent=0), *_would(stuck, cells, hide)]
     lines += [(), *failure_lines(job, cells), *payload_lines(job, cells, most=6)]

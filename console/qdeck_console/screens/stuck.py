@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import NotAllowed, QdeckError, UnknownJob
-from qdeck.admin import PAGE_JOBS, Code, Entry, Feature, SkipCode, Verb, concerns_all, parse
+from qdeck.admin import Code, Entry, Feature, SkipCode, Verb, concerns_all, parse
 from qdeck_console.actions import STUCK, bindings
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from qdeck.admin import AsyncReader, JobDetail, JobRecord, QueueRef, Snapshot, Spread, WorkerRow
+    from qdeck.admin import AsyncReader, JobDetail, JobRecord, QueueRef, QueueRow, Snapshot, Spread, WorkerRow
     from qdeck_console.actions import Action
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
@@ -34,31 +34,32 @@ MOST_QUEUES = 20
 USUAL_S = 30.0
 MOST_JOBS = 240  # that are shown: all about each is read
 LEAST_OF_QUEUE = 12  # of them
+MOST_RUNNING = 5_000  # running jobs of a queue of qdeck that are looked at
 MOST_PAGES = 12  # of a queue of another adapter: each kind of entry takes one at least
 WAITING = ("running", "ready", "delayed", "blocked")
 
 
 async def _native(
-    reader: AsyncReader, queue: QueueRef, where: str, workers: Mapping[str, WorkerRow], most: int, now_ms: int
+    reader: AsyncReader, row: QueueRow, where: str, workers: Mapping[str, WorkerRow], most: int, now_ms: int
 ) -> tuple[list[Stuck], bool]:
-    """The longest stuck jobs of a queue that match, so many at most, and whether these are all."""
+    """The stuck jobs of a queue that match, so many at most, and whether these are all.
+
+    Without a filter no more are looked for than the row counts: behind them the list of running jobs may be long.
+    """
+    count = None if where.strip() else row.stuck or 0
+    limit = most if count is None else min(most, count)
+    told, is_all = await reader.stuck_running(
+        row.name, workers, now_ms, where=where, limit=limit, most_read=MOST_RUNNING
+    )
     found: list[Stuck] = []
-    cursor: str | None = None
-    size = PAGE_JOBS if where.strip() else most
-    for _ in range(MOST_PAGES):
-        page = await reader.page(queue, state="running", where=where, most=size, cursor=cursor, bodies=False)
-        cursor = page.cursor if page.scanned == size else None
-        left_out = max(0, len(page.jobs) - (most - len(found)))
-        for job in page.jobs[: most - len(found)]:
-            try:
-                stuck = present.judge(await reader.job(job.ref, job.id), workers, now_ms)
-            except UnknownJob:
-                continue  # it ended between the two reads
-            if stuck is not None:
-                found.append(stuck)
-        if cursor is None or left_out or len(found) >= most or not where.strip():
-            return found, cursor is None and not left_out
-    return found, False
+    for each in told:
+        try:
+            job = await reader.job(row.ref, each.id)
+        except UnknownJob:
+            continue  # it ended between the two reads
+        stuck = present.held(job, each, workers.get(each.worker or ""))
+        found += [] if stuck is None else [stuck]
+    return found, is_all or (count is not None and len(told) == count)
 
 
 async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[Stuck]:
@@ -112,7 +113,7 @@ class StuckScreen(JobListScreen):
         return wish, None if self.filter_text else self.seen.total
 
     def wants(self) -> Reader | None:
-        """The running jobs whose lease is over or nearest to its end, of queues with stuck ones, and their owners."""
+        """The stuck jobs of the queues that have some, as the core finds them, and their owners."""
 
         async def read(snapshot: Snapshot) -> StuckSeen:
             reader, where, at_ms = self.console.reader, self.filter_text, snapshot.at_ms
@@ -127,7 +128,7 @@ class StuckScreen(JobListScreen):
                     if not row.has(Feature.LEASES):
                         found += await _theirs(reader, row.ref)
                         continue
-                    stuck, over = await _native(reader, row.ref, where, workers, most, at_ms)
+                    stuck, over = await _native(reader, row, where, workers, most, at_ms)
                 except QdeckError as error:
                     if concerns_all(error):
                         raise
@@ -166,7 +167,9 @@ class StuckScreen(JobListScreen):
         if left is not None or not row.job.has(Feature.LEASES):
             return None, left
         try:
-            still = present.judge(await self.console.reader.job(row.job.ref, row.job.id), workers, now_ms)
+            told = await self.console.reader.stuck_job(row.job.queue, row.job.id, workers, now_ms)
+            job = await self.console.reader.job(row.job.ref, row.job.id)
+            still = None if told is None else present.held(job, told, workers.get(told.worker or ""))
         except UnknownJob:
             still = None
         gone = Left(key=row.key, id=row.job.id, code=SkipCode.LEFT_STATE, data="stuck")

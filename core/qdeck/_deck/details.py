@@ -161,17 +161,38 @@ def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) 
     for at, (name, _) in enumerate(held):
         heads, leases = replies[2 * at : 2 * at + 2]
         if not is_error(heads) and not is_error(leases):
-            over = sum(_is_stuck(h, lease, now) for h, lease in zip(heads, leases, strict=True))
+            over = sum(
+                stuck_since(lease, head, now, now) is not None for head, lease in zip(heads, leases, strict=True)
+            )
             found[name].stuck = (found[name].stuck or 0) + over
 
 
-def _is_stuck(head: bytes | None, lease: bytes | None, now: int) -> bool:
-    """Whether a running job within its lease is stuck all the same: the lease is a last grace, or its time is over."""
+def stuck_since(lease: bytes | None, head: bytes | None, deadline: int, now: int) -> tuple[str, int] | None:
+    """Return why a running job is stuck, a value of `StuckCode`, and since when; None if it is not.
+
+    This is the one rule for native jobs: rows count and lists name by it.
+    """
     try:
         held = None if lease is None else codec.read_lease(lease)
-        if held is None or held.expired_once or head is None or b"\nm" not in head:
-            return held is not None and held.expired_once
-        limit = codec.read_head(head).limit_ms
-        return limit is not None and now - held.claimed_ms > limit + GRACE_MS
     except (ValueError, IndexError):
-        return True  # its worker cannot renew what it cannot read
+        return "no_lease", min(deadline, now)  # its worker cannot renew what it cannot read
+    if held is None:  # before its deadline it may have ended between two reads
+        return ("no_lease", deadline) if deadline < now else None
+    if held.expired_once:  # what it has now is a last grace of half a lease
+        return "lease_expired", min(deadline - held.lease_ms // 2, now)
+    if deadline < now:
+        return "lease_expired", deadline
+    limit = _limit(head)
+    if limit is None or now - held.claimed_ms - limit <= GRACE_MS:
+        return None
+    return "over_limit", held.claimed_ms + limit
+
+
+def _limit(head: bytes | None) -> int | None:
+    """The time limit of a job; none where its record cannot be read."""
+    if head is None or b"\nm" not in head:
+        return None
+    try:
+        return codec.read_head(head).limit_ms
+    except (ValueError, IndexError):
+        return None

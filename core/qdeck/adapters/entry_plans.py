@@ -83,8 +83,8 @@ class EntryPages(Pages):
         if row.stuck is None:
             return None
         return StuckJob(
-            id=row.id, queue=row.queue, why=row.stuck, age_s=row.age_s, stuck_s=row.age_s, worker=row.worker,
-            worker_alive=None, task=row.task, attempts=row.attempts, adapter=row.adapter,
+            id=row.id, queue=row.queue, why=row.stuck, age_s=row.age_s, since_ms=row.since_ms, stuck_s=row.age_s,
+            worker=row.worker, worker_alive=None, task=row.task, attempts=row.attempts, adapter=row.adapter,
         )  # fmt: skip
 
     def _fits(self, entry: Entry) -> bool:

@@ -100,12 +100,16 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckJob(InQueue):
-    """A stuck job. `stuck_s` is for how long it has been; it and `worker_alive` are None when that cannot be known."""
+    """A stuck job.
+
+    `since_ms` is since when, `stuck_s` for how long; both and `worker_alive` are None when that cannot be known.
+    """
 
     id: str
     queue: str
     why: Stuck
     age_s: float | None
+    since_ms: int | None
     stuck_s: float | None
     worker: str | None
     worker_alive: bool | None

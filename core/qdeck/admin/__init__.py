@@ -83,7 +83,6 @@ if TYPE_CHECKING:
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
     from qdeck.adapters.model import Act, Entry, Seen
-    from qdeck.adapters.native import SLICE as PAGE_JOBS
     from qdeck.adapters.native import newest_first
     from qdeck.adapters.native.purge import purge_verb
     from qdeck.adapters.native.records import MOST_SHOWN
@@ -104,7 +103,6 @@ __all__ = [
     "MISSED",
     "MOST_SHOWN",
     "NATIVE",
-    "PAGE_JOBS",
     "PART_MS",
     "PRIORITIES",
     "RULE_KEYS",
@@ -243,7 +241,7 @@ _HOMES: Final = {
     "qdeck._deck.details": "GRACE_MS",
     "qdeck._deck.queue_ref": "Feature QueueRef has_feature",
     "qdeck._deck.history": "Sample",
-    "qdeck.adapters.native": "PAGE_JOBS=SLICE newest_first",
+    "qdeck.adapters.native": "newest_first",
     "qdeck._deck.masking": "configure_masking=configure mask_text",
     "qdeck._deck.model": (
         "Check Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRow ServerInfo Snapshot "

@@ -260,6 +260,34 @@ class Reads(Plans):
         )  # fmt: skip
 
     @reads
+    def stuck_running(
+        self,
+        queue: str,
+        workers: Mapping[str, WorkerRow],
+        now_ms: int,
+        *,
+        where: str = "",
+        limit: int,
+        most_read: int,
+    ) -> Program[tuple[list[StuckJob], bool]]:
+        """Return the first stuck jobs that run in a native queue, and whether all that run were looked at.
+
+        For those who have the workers and the server's clock; about `most_read` running jobs are looked at.
+        """
+        from qdeck.adapters.native import stuck
+
+        return stuck.read_running(queue, workers, parsed(where), now_ms, limit, most_read)
+
+    @reads
+    def stuck_job(
+        self, queue: str, job_id: str, workers: Mapping[str, WorkerRow], now_ms: int
+    ) -> Program[StuckJob | None]:
+        """Return why one job of a native queue is stuck; None where it is not."""
+        from qdeck.adapters.native import stuck
+
+        return stuck.read_one(queue, job_id, workers, now_ms)
+
+    @reads
     def schedules(self) -> Program[list[ScheduleRow]]:
         """Return all schedules."""
         from qdeck._schedules import store

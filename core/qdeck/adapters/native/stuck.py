@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import workers
-from qdeck._deck.details import GRACE_MS
+from qdeck._deck.details import stuck_since
 from qdeck._deck.model import State
 from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
-from qdeck.adapters.native.records import read_head, read_lease
-from qdeck.adapters.native.walk import Needs, Walk
+from qdeck.adapters.native.records import read_lease
+from qdeck.adapters.native.walk import Needs, Walk, fill
 from qdeck.adapters.plans import StuckJob
 
 if TYPE_CHECKING:
@@ -24,28 +24,31 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.native.records import Row
 
-NEEDED: Final = ("head", "lease", "attempts", "error")
+HELD: Final = ("head", "lease", "attempts")  # what the rule and the facts about a running job need
+NEEDED: Final = (*HELD, "error")
 
 
 def judge(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> StuckJob | None:
-    """Whether a running job is stuck, and why."""
-    lease, head = read_lease(row.lease_raw), read_head(row.head_raw)
-    deadline = row.at
+    """Whether a running job is stuck, and why; an expired lease has its reason where the worker is known to be gone."""
+    found = stuck_since(row.lease_raw, row.head_raw, row.at, now_ms)
+    if found is None:
+        return None
+    code, since = StuckCode(found[0]), found[1]
+    lease = read_lease(row.lease_raw)
     if lease is None:
-        return _stuck(row, StuckCode.NO_LEASE, now_ms - deadline, None, None, now_ms)
-    owner = None if owners is None else owners.get(lease.worker)
-    alive = None if owners is None else owner is not None and owner.alive
-    late = now_ms - deadline
-    if lease.expired_once:
-        late = max(late, now_ms - (deadline - lease.lease_ms // 2))
-    if late > 0:
-        code = StuckCode.OWNER_GONE if alive is False else StuckCode.LEASE_EXPIRED
-        return _stuck(row, code, late, lease.worker, alive, now_ms)
-    if head is not None and head.limit_ms is not None:
-        over = now_ms - lease.claimed_ms - head.limit_ms
-        if over > GRACE_MS:
-            return _stuck(row, StuckCode.OVER_LIMIT, over, lease.worker, alive, now_ms)
-    return None
+        return _stuck(row, code, since, None, None, now_ms)
+    alive = _is_alive(lease.worker, owners)
+    if code is StuckCode.LEASE_EXPIRED and alive is False:
+        code = StuckCode.OWNER_GONE
+    return _stuck(row, code, since, lease.worker, alive, now_ms)
+
+
+def _is_alive(worker: str, owners: Mapping[str, WorkerRow] | None) -> bool | None:
+    """Whether a worker lives; None where workers may not be read."""
+    if owners is None:
+        return None
+    owner = owners.get(worker)
+    return owner is not None and owner.alive
 
 
 def judge_refused(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> StuckJob | None:
@@ -54,17 +57,17 @@ def judge_refused(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int)
     if not events or events[-1].kind != codec.UNKNOWN_TASK:
         return None
     worker = str(events[-1].data.get("worker", ""))
-    owner = None if owners is None else owners.get(worker)
-    alive = None if owners is None else owner is not None and owner.alive
-    return _stuck(row, StuckCode.UNKNOWN_TASK, now_ms - events[-1].at_ms, worker, alive, now_ms)
+    return _stuck(row, StuckCode.UNKNOWN_TASK, events[-1].at_ms, worker, _is_alive(worker, owners), now_ms)
 
 
-def _stuck(row: Row, code: StuckCode, ms: int, worker: str | None, alive: bool | None, now_ms: int) -> StuckJob:
+def _stuck(row: Row, code: StuckCode, since_ms: int, worker: str | None, alive: bool | None, now_ms: int) -> StuckJob:
     record = row.full()
-    since = record.since_ms
+    started = record.since_ms
     return StuckJob(
-        id=row.id, queue=row.queue, why=Stuck(code=code), age_s=None if since is None else (now_ms - since) / 1000,
-        stuck_s=max(0, ms) / 1000, worker=worker, worker_alive=alive, task=record.task, attempts=record.attempts,
+        id=row.id, queue=row.queue, why=Stuck(code=code),
+        age_s=None if started is None else (now_ms - started) / 1000, since_ms=since_ms,
+        stuck_s=max(0, now_ms - since_ms) / 1000, worker=worker, worker_alive=alive, task=record.task,
+        attempts=record.attempts,
     )  # fmt: skip
 
 
@@ -85,7 +88,7 @@ class StuckPages(Walk):
         self, queue: str, owners: Mapping[str, WorkerRow] | None, wanted: Filter | None, now: int, *, refused: bool
     ) -> None:
         state, part = (State.DELAYED, "unknown_tasks") if refused else (State.RUNNING, None)
-        super().__init__(queue, state, Needs.of(wanted, now, state, always=NEEDED), now, part=part)
+        super().__init__(queue, state, Needs.of(wanted, now, state, always=NEEDED if refused else HELD), now, part=part)
         self._owners, self._judge = owners, judge_refused if refused else judge
 
     def stuck(self, row: Any) -> StuckJob | None:
@@ -103,3 +106,29 @@ def pages(queues: Sequence[str], wanted: Filter | None, now: int) -> Program[lis
         for is_refused in (False, True)
         if not is_refused or some_refused == 1
     ]
+
+
+def read_running(
+    queue: str, owners: Mapping[str, WorkerRow], wanted: Filter | None, now: int, limit: int, most_read: int
+) -> Program[tuple[list[StuckJob], bool]]:
+    """Return the first stuck jobs among those that run, and whether the list ended before a bound was met."""
+    walk = StuckPages(queue, owners, wanted, now, refused=False)
+    found: list[StuckJob] = []
+    while len(found) < limit and walk.scanned < most_read:
+        rows = yield from walk.page()
+        if rows is None:
+            return found, True
+        found += [job for row in rows if (job := walk.stuck(row)) is not None]
+    return found[:limit], False
+
+
+def read_one(queue: str, job_id: str, owners: Mapping[str, WorkerRow], now: int) -> Program[StuckJob | None]:
+    """Return why one job is stuck; None where it does not run, or is not stuck."""
+    from qdeck.adapters.native.job import by_id
+
+    [row] = yield from by_id(queue, [job_id], now)
+    if row is None or row.state != State.RUNNING:
+        return None
+    for part in HELD:
+        yield from fill(queue, part, [row])
+    return judge(row, owners, now)

@@ -1,0 +1,93 @@
+"""When a running job is stuck: the row of a queue and the list of stuck jobs go by one rule."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._engine import keys
+from qdeck.admin import StuckCode, Writer
+from support.driving import claim, row
+
+if TYPE_CHECKING:
+    import redis
+
+QUEUE = "demo:mail:actions"
+HELD_MS = 30_000  # since the claim
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "lease", "code", "since_s"),
+    [
+        (60, "w1:1 {claimed} 60000 0", None, None),
+        (-60, "w1:1 {claimed} 60000 0", StuckCode.OWNER_GONE, -60),
+        (20, "w1:1 {claimed} 60000 0 ?", StuckCode.OWNER_GONE, -10),
+        (60, "w1:1 {claimed} 60000 0 ?", StuckCode.OWNER_GONE, 0),
+        (60, "w1:1", StuckCode.NO_LEASE, 0),
+        (-60, "", StuckCode.NO_LEASE, -60),
+        (60, "", None, None),
+    ],
+)
+def test_the_row_and_the_list_agree(
+    url: str, raw: redis.Redis, deadline_s: int, lease: str, code: StuckCode | None, since_s: int | None
+) -> None:
+    with Writer(url) as deck:
+        deck.enqueue(QUEUE, "send", [1])
+        [job] = claim(url, QUEUE)
+        now = time.time_ns() // 1_000_000
+        raw.zadd(keys.key(QUEUE, "running"), {job.id: now + deadline_s * 1000})
+        if lease:
+            raw.hset(keys.key(QUEUE, "lease"), job.id, lease.format(claimed=now - HELD_MS))
+        else:
+            raw.hdel(keys.key(QUEUE, "lease"), job.id)
+        found = deck.stuck()
+        one = deck.stuck_job(QUEUE, job.id, {}, now)
+        running = deck.stuck_running(QUEUE, {}, now, limit=5, most_read=5)
+        assert row(url, QUEUE).stuck == len(found)
+        assert [job.why.code for job in found] == ([] if code is None else [code])
+        assert (None if one is None else one.why.code) == code
+        assert running == ([] if one is None else [one], True)
+        if since_s is not None:
+            assert found[0].since_ms == pytest.approx(now + since_s * 1000, abs=5_000)
+            assert found[0].stuck_s == pytest.approx(-since_s, abs=5)
+
+
+def test_a_job_over_its_time_limit(url: str, raw: redis.Redis) -> None:
+    with Writer(url) as deck:
+        deck.enqueue(QUEUE, "send", [1])
+        [job] = claim(url, QUEUE)
+        now = time.time_ns() // 1_000_000
+        raw.hset(keys.key(QUEUE, "head"), job.id, f"{now} 100 0 send\nm1000")
+        assert (row(url, QUEUE).stuck, deck.stuck()) == (0, [])
+        raw.hset(keys.key(QUEUE, "lease"), job.id, f"w1:1 {now - HELD_MS} 60000 0")
+        [found] = deck.stuck()
+        assert (row(url, QUEUE).stuck, found.why.code) == (1, StuckCode.OVER_LIMIT)
+        assert found.since_ms == pytest.approx(now - HELD_MS + 1_000, abs=10)
+
+
+def test_a_job_that_waits_or_is_not_there_is_not_stuck(url: str) -> None:
+    with Writer(url) as deck:
+        job = deck.enqueue(QUEUE, "send", [1])
+        assert deck.stuck_job(QUEUE, job.id, {}, 0) is None
+        assert deck.stuck_job(QUEUE, "none", {}, 0) is None
+
+
+def test_the_search_for_stuck_jobs_ends_at_its_bounds(url: str, raw: redis.Redis) -> None:
+    with Writer(url) as deck:
+        for number in range(100):
+            deck.enqueue(QUEUE, "send", [number])
+        jobs = [job.id for job in claim(url, QUEUE, 100)]
+        raw.zadd(keys.key(QUEUE, "running"), {job: number for number, job in enumerate(jobs[:3])})
+        raw.hdel(keys.key(QUEUE, "lease"), jobs[0])
+        now = time.time_ns() // 1_000_000
+
+        def found(limit: int, most_read: int, where: str = "") -> tuple[list[str], bool]:
+            some, is_all = deck.stuck_running(QUEUE, {}, now, where=where, limit=limit, most_read=most_read)
+            return [job.id for job in some], is_all
+
+        assert found(limit=2, most_read=1_000) == (jobs[:2], False)
+        assert found(limit=4, most_read=1) == (jobs[:3], False)
+        assert found(limit=4, most_read=1_000) == (jobs[:3], True)
+        assert found(limit=4, most_read=1_000, where=f"id:{jobs[1]}") == (jobs[1:2], True)
