@@ -12,7 +12,8 @@ from chaos.ledger import pid_of, read_notes, wait_until
 from qdeck._deck import native
 from qdeck._engine import codec, keys
 from qdeck._rules import health
-from qdeck.admin import Limits, Status
+from qdeck.adapters.all import Adapters
+from qdeck.admin import NATIVE, Limits, Status
 from support.proxy import Side
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def test_late_end_is_refused_and_counted(fleet: Fleet, make_proxy: Callable[[str
 
 def _ignored(fleet: Fleet) -> bool:
     """Whether health reports a handler that ignored its cancellation."""
-    report = fleet.app.client.run(health.report(native.Memory(), "here", Limits(), orphans=False))
+    adapters = Adapters([NATIVE], "here", native.Memory())
+    report = fleet.app.client.run(health.report(adapters, Limits(), orphans=False))
     return report.status is Status.UNHEALTHY and any("ignored cancellation" in one.text for one in report.findings)
 
 

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import native, since, verdict, workers
+from qdeck._deck import since, verdict, workers
 from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, Snapshot, State, Status
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
 from qdeck._rules import ages, foreign_health, unreadable
-from qdeck._rules.foreign_health import Theirs
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
 from qdeck.adapters.native import orphans as orphan_count
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from qdeck._redis.commands import Program
+    from qdeck._rules.foreign_health import Theirs
     from qdeck._settings.limits import Limits
     from qdeck.adapters.all import Adapters
 
@@ -87,24 +87,21 @@ class HealthReport:
     adapters: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def report(
-    memory: native.Memory, address: str, limits: Limits, *, orphans: bool = True, adapters: Adapters | None = None
-) -> Program[HealthReport]:
+def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Program[HealthReport]:
     """The report as a program of plain reads."""
-    seen = yield from native.look(memory, address) if adapters is None else adapters.look()
+    thresholds = adapters.native.thresholds
+    seen = yield from adapters.look()
     notices = list(seen.notices)
-    queues = yield from _queues(seen, memory.thresholds.stuck_age_ms)
+    queues = yield from _queues(seen, thresholds.stuck_age_ms)
     rows = [row for row in seen.queues if row.problem is None]
     orphaned = None
     if orphans:
         own = [row for row in rows if row.adapter == NATIVE]
         orphaned = yield from orphan_count.count(own, limits, seen.at_ms, notices)
-    theirs = Theirs()
-    if adapters is not None:
-        theirs = yield from foreign_health.measure(adapters, seen.at_ms)
-        queues = _with_theirs(queues, theirs)
-        notices += [notice for notice in theirs.notices if notice not in notices]
-        orphaned = None if orphaned is None or theirs.orphaned is None else orphaned + theirs.orphaned
+    theirs = yield from foreign_health.measure(adapters, seen.at_ms)
+    queues = _with_theirs(queues, theirs)
+    notices += [notice for notice in theirs.notices if notice not in notices]
+    orphaned = None if orphaned is None or theirs.orphaned is None else orphaned + theirs.orphaned
     known = bool(rows) or not seen.queues
     checks = [
         *seen.checks,
@@ -118,7 +115,7 @@ def report(
     return HealthReport(
         at_ms=seen.at_ms,
         status=judged.status,
-        findings=(yield from since.dated(judged.findings, memory.thresholds, seen.at_ms)),
+        findings=(yield from since.dated(judged.findings, thresholds, seen.at_ms)),
         queues=queues,
         tasks=MappingProxyType({name: TaskHealth(active=a, pending=p) for name, (a, p) in theirs.tasks.items()}),
         rates=_rates(rows),
@@ -134,7 +131,7 @@ def report(
         checks=tuple(checks),
         notices=tuple(notices),
         snapshot=seen,
-        thresholds=memory.thresholds,
+        thresholds=thresholds,
         adapters=MappingProxyType(theirs.adapters),
     )
 

@@ -328,7 +328,7 @@ class Reads(Plans):
         from qdeck._rules import health
         from qdeck._settings.limits import Limits
 
-        return health.report(self.memory, self.address, limits or Limits(), orphans=orphans, adapters=self.adapters)
+        return health.report(self.adapters, limits or Limits(), orphans=orphans)
 
     @reads
     def dated(self, findings: Sequence[Finding], now_ms: int) -> Program[tuple[Finding, ...]]:
