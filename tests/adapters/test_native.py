@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import InvalidOption, UnknownJob
-from qdeck.adapters import Seen
-from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.paging import every
+from qdeck.adapters import Adapter, Seen, every
 from qdeck.admin import NATIVE, QueueRef, State, Writer
 from support.yard import QUEUE, Yard
 

@@ -7,7 +7,7 @@ applied once, and answers the same.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -33,30 +33,13 @@ if TYPE_CHECKING:
     from qdeck._errors import QdeckError
     from qdeck._operations.model import PlanEntry
     from qdeck._operations.planfile import Plan
-    from qdeck._operations.slices import PlanSlice
+    from qdeck._operations.slices import Applier, PlanSlice
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Entry
     from qdeck.adapters.plans import Context
 
 _DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for the end
-
-
-class Applier(Protocol):
-    """What applies the slices of one adapter, and counts the bytes that are kept to undo them."""
-
-    kept_bytes: int
-    takes_several: bool
-    """Whether several slices go to the server in one round trip."""
-
-    def size(self, part: PlanSlice, most: int) -> int:
-        """Return how many entries of a slice go into a call, which may take `most` at the most."""
-
-    def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
-        """Apply some slices and keep at most so many bytes more; an error of one is a value among the answers."""
-
-    def deliver(self, *, at_end: bool) -> Program[None]:
-        """Deliver what the slices have for other queues: much of it at once, the rest at the end."""
 
 
 class NativeApplier:

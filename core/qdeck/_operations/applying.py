@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._deck.model import QueueRef
-    from qdeck._operations.appliers import Applier
     from qdeck._operations.planfile import Plan
-    from qdeck._operations.slices import PlanSlice
+    from qdeck._operations.slices import Applier, PlanSlice
     from qdeck._redis.commands import Program
 
 MOST_SKIPS: Final = 10_000  # that are told one by one

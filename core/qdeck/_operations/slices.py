@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from qdeck._engine import acts
 from qdeck._operations.model import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from qdeck._operations.appliers import Applier
+    from qdeck._engine.acts import Acted
+    from qdeck._errors import QdeckError
     from qdeck._operations.model import PlanEntry
+    from qdeck._redis.commands import Program
 
 _LONGEST_MS: Final = 4.0  # a call may hold up the server for 5
 _LEAST: Final = 20  # entries of a slice at least, and how many more when calls are short again
@@ -56,6 +58,23 @@ class PlanSlice:
     def is_light(self) -> bool:
         """Whether its verb costs the server little."""
         return self.first.verb in _LIGHT
+
+
+class Applier(Protocol):
+    """What applies the slices of one adapter, and counts the bytes that are kept to undo them."""
+
+    kept_bytes: int
+    takes_several: bool
+    """Whether several slices go to the server in one round trip."""
+
+    def size(self, part: PlanSlice, most: int) -> int:
+        """Return how many entries of a slice go into a call, which may take `most` at the most."""
+
+    def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
+        """Apply some slices and keep at most so many bytes more; an error of one is a value among the answers."""
+
+    def deliver(self, *, at_end: bool) -> Program[None]:
+        """Deliver what the slices have for other queues: much of it at once, the rest at the end."""
 
 
 class PlanSlices:
