@@ -197,7 +197,7 @@ async def test_dead_letters_go_back_watched_until_it_is_stopped(url: str, raw: r
         await pilot.press("4")
         await until(pilot, "exact")
         await pilot.press(*("j" * (adapter == "scheduler")), "R")  # its first group cannot be retried
-        await until(pilot, "at a rate of")
+        await until(pilot, "rate  5/s")
         await pilot.press("enter")
         await until(pilot, "Retry")
         await pilot.press("tab", "enter")

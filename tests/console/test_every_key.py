@@ -67,7 +67,7 @@ async def queues(walk: Walk) -> None:
     await walk.key("g")
     await walk.key("p", "paused")
     with Writer(walk.url) as deck:
-        assert [row.name for row in deck.snapshot().queues if row.paused] == [walk.view.cursor]
+        assert [str(row.ref) for row in deck.snapshot().queues if row.paused] == [walk.view.cursor]
     await walk.key("p", "resumed")
     await walk.key("u", "this console did nothing yet")
     await whole_queue(walk)

@@ -333,7 +333,7 @@ async def test_a_key_means_the_queue_under_the_cursor_while_others_come(url: str
         await pilot.press("p")
         await until(pilot, lambda: bool(row(url, chosen).paused))
         with Writer(url) as deck:
-            assert [queue.name for queue in deck.snapshot().queues if queue.paused] == [chosen]
+            assert [str(queue.ref) for queue in deck.snapshot().queues if queue.paused] == [chosen]
 
 
 async def test_all_that_match_are_written_however_few_are_shown(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from engine.harness import OTHER
@@ -11,6 +12,7 @@ from engine.model_jobs import RESEND_MS
 from engine.test_removed import act
 from qdeck._engine import acts, keys, ops, programs
 from qdeck._engine.codec import BAND
+from qdeck._errors import QdeckError
 
 if TYPE_CHECKING:
     from engine.harness import Rig
@@ -61,6 +63,20 @@ def test_undo_of_a_retry_leaves_a_name_that_another_job_holds(rig: Rig) -> None:
     assert undo(rig).restored == 1
     assert rig.raw.hget(uniq, "name") == b"b"
     rig.raw.hdel(uniq, "name")
+
+
+@pytest.mark.parametrize("spoiled", [{"t": "soon"}, {"t": None}, {"t": 5}, {"n": "one"}, {"n": None}], ids=str)
+def test_a_slice_that_cannot_be_read_is_refused_and_nothing_is_undone(rig: Rig, spoiled: dict[str, Any]) -> None:
+    die(rig, "a")
+    act(rig, "retry", "dead", "a", batch="b")
+    kept = keys.undo_key(rig.queue, "b")
+    offset = rig.raw.hget(kept, "#1") or b""
+    slice_ = msgspec.msgpack.decode(rig.raw.hget(kept, offset))  # type: ignore[arg-type] # bytes: this client decodes nothing
+    rig.raw.hset(kept, offset, msgspec.msgpack.encode({**slice_, **spoiled}))
+    with pytest.raises(QdeckError, match="cannot be read"):
+        undo(rig)
+    assert rig.state("a") == "ready"
+    rig.raw.delete(kept)
 
 
 def test_undo_of_a_retry_frees_the_name(rig: Rig) -> None:

@@ -97,4 +97,4 @@ def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
 def row(url: str, queue: str) -> QueueRow:
     """A queue in numbers."""
     with Writer(url) as deck:
-        return next(row for row in deck.snapshot().queues if row.name == queue)
+        return next(row for row in deck.snapshot().queues if queue in (row.name, str(row.ref)))
