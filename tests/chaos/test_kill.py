@@ -75,8 +75,8 @@ def test_all_workers_at_once(fleet: Fleet) -> None:
     """All workers are killed together six times, which is more often than a poison pill may kill: that is an outage,
     no job is blamed for it, and all end well."""
     # Enough for whoever starts first to have some left when the last one has started, on a busy machine too.
-    fleet.add("aquick", 2, count=20)
-    fleet.add("quick", 2, count=20)
+    fleet.add("aquick", 3, count=12)
+    fleet.add("quick", 3, count=12)
     for _ in range(6):
         three = [fleet.start(wait=False, concurrency=8) for _ in range(3)]
         for worker in three:
