@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.test_recall import Line
-from qdeck.adapters import State
+from qdeck.adapters import Entry, Seen, State
 from qdeck.admin import Reader
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck.adapters import Entry, Program, Raw
+    from qdeck.adapters import Program, Raw
 
 
 class Fragile(Line):
@@ -34,3 +34,22 @@ def test_one_that_cannot_be_read_takes_no_other_with_it(url: str, raw: redis.Red
     [spoiled] = [job for job in jobs if getattr(job, "problem", None)]
     assert spoiled.id == "seven"
     assert "it cannot be read: ValueError" in str(getattr(spoiled, "problem", ""))
+
+
+def test_neither_does_it_when_planned_jobs_are_read_again(url: str, raw: redis.Redis) -> None:
+    raw.rpush("shop:line", "1", "two", "3")
+    adapter = Fragile()
+    with Reader(url) as reader:
+        jobs = reader.run(adapter.page("line", (State.READY,))).jobs
+        planned = [Seen.parse(str(job.seen)) for job in jobs if isinstance(job, Entry)]
+        again = reader.run(adapter.recall("line", "ready", planned, 0))
+    assert [entry and entry.id for entry in again] == ["1", "two", "3"]
+
+
+def test_one_of_several_of_a_system_names_it_once(url: str, raw: redis.Redis) -> None:
+    raw.rpush("shop:line", "one")
+    adapter = Fragile()
+    adapter.name = "line@eu"
+    with Reader(url) as reader:
+        [spoiled] = reader.run(adapter.page("line", (State.READY,))).jobs
+    assert (spoiled.adapter, spoiled.key) == ("line@eu", "line@eu/line/waiting/one")

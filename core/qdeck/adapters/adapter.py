@@ -192,6 +192,8 @@ class Adapter(ABC):
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
         """The entries that were seen so, as they read now; None where one is gone, or is another by now."""
+        from qdeck.adapters import paging
+
         sources = {source.key: source for source in (yield from self.sources(queue, (State(state),)))}
         by_key: dict[bytes, list[Raw]] = {}
         for one in seen:
@@ -200,7 +202,7 @@ class Adapter(ABC):
                 by_key.setdefault(one.key, []).append(raw)
         found: dict[Seen, Entry] = {}
         for raws in by_key.values():
-            entries = self.named((yield from self.fill(queue, raws, now)))
+            entries = yield from paging.fill(self, queue, raws, now)
             found |= {entry.seen: entry for entry in entries if (entry.queue, entry.state) == (queue, state)}
         return [found.get(one) for one in seen]
 

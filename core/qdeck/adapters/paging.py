@@ -90,7 +90,7 @@ def page(
         place = Place(place.source + 1) if mark is None else Place(place.source, mark)
         scanned += len(raws)
         if raws:
-            entries = adapter.named((yield from fill(adapter, queue, raws, now)))
+            entries = yield from fill(adapter, queue, raws, now)
             kept = _numbered((e for e in entries if e.state in states and queue in (NO_QUEUE, e.queue)), start)
             kept = [entry for entry in kept if test(entry)]
             if kept or scanned >= most:
@@ -100,12 +100,12 @@ def page(
 
 
 def fill(adapter: Listed, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
-    """Return the entries of some members, with their ages.
+    """Return the entries of some members as those of this adapter, with their ages.
 
     Of a member that the adapter fails to read, the entry says so: it does not take the others with it.
     """
     try:
-        entries = yield from adapter.fill(queue, raws, now)
+        entries = adapter.named((yield from adapter.fill(queue, raws, now)))
     except _SPOILED as error:
         if len(raws) == 1:
             return [_unreadable(adapter, queue, raws[0], error)]

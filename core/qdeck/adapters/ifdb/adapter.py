@@ -155,7 +155,7 @@ class Ifdb(Adapter):
         for source in (_LINE, _TASKS):
             some = [one for one in seen if (one.score is not None) == (source is _LINE)]
             raws = [Raw(source=source, member=one.member, score=one.score, value=one.value) for one in some]
-            entries = self.named((yield from self.fill(queue, raws, now)))
+            entries = yield from paging.fill(self, queue, raws, now)
             found |= {entry.seen: entry for entry in entries if entry.state == state}
         return [found.get(one) for one in seen]
 
