@@ -159,6 +159,12 @@ def _slices(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
         yield jobs[start:]
 
 
+def deliver_all(queue: str) -> Program[None]:
+    """Deliver a queue's outbox until nothing is left to do there."""
+    while (yield from deliver(queue)):
+        pass
+
+
 def deliver(queue: str, now: int = 0, report: Callable[[str], None] | None = None) -> Program[int]:
     """Delivers one slice of a queue's outbox. Each entry may be delivered twice; it is struck out last.
 

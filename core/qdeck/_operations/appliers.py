@@ -23,7 +23,7 @@ from qdeck._redis import reads
 from qdeck._settings.limits import Limits, used_rules
 from qdeck.adapters import changes as applied
 from qdeck.adapters import make
-from qdeck.adapters.entry_plans import SLICE, build_changes
+from qdeck.adapters.entry_plans import build_changes
 from qdeck.adapters.model import Act, Seen, Skipped
 
 if TYPE_CHECKING:
@@ -115,8 +115,7 @@ class NativeApplier:
     def deliver(self, *, at_end: bool) -> Program[None]:
         queues = [queue for queue, length in self._outbox.items() if at_end or length >= _DELIVER_FROM]
         for queue in queues:
-            while (yield from programs.deliver(queue)):
-                pass
+            yield from programs.deliver_all(queue)
             self._outbox[queue] = 0
         if at_end and queues:  # what was delivered may have reached other jobs of the same queue
             found = yield from reads.fetch_all(
@@ -138,7 +137,7 @@ class AdapterApplier:
         self._places = applied.Places()
 
     def size(self, part: PlanSlice, most: int) -> int:
-        return min(most, SLICE)
+        return min(most, applied.CHUNK)
 
     def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
         [part] = parts

@@ -232,8 +232,7 @@ def _bundles(places: Sequence[_UndoSlice], most: int) -> Iterator[list[_UndoSlic
 def _deliver(queue: str) -> Program[None]:
     """Empties an outbox; what another queue refuses stays there, and stops nothing."""
     try:
-        while (yield from programs.deliver(queue)):
-            pass
+        yield from programs.deliver_all(queue)
     except LOST:
         raise
     except QdeckError:
@@ -275,7 +274,7 @@ def _move_back(batch: Batch, target: str, queue: str, number: int) -> Program[ac
         for job_id, score, version, is_there in zip(ids, scores, versions, there, strict=True)
     ]
     event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": batch.id})
-    yield from _deliver_all(queue)
+    yield from programs.deliver_all(queue)
     done, skipped = 0, []
     while done < len(entries):  # one call takes as many as it may read
         op = acts.act(
@@ -285,10 +284,5 @@ def _move_back(batch: Batch, target: str, queue: str, number: int) -> Program[ac
         acted = yield from programs.call(op)
         skipped += [(str(entries[done + at][0]), code, data) for at, code, data in acted.skipped]
         done += acted.count
-    yield from _deliver_all(target)
+    yield from programs.deliver_all(target)
     return acts.Undone(acted.now_ms, len(entries) - len(skipped), len(entries), 0, skipped)
-
-
-def _deliver_all(queue: str) -> Program[None]:
-    while (yield from programs.deliver(queue)):
-        pass

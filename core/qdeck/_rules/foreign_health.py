@@ -34,7 +34,7 @@ def measure(adapters: Adapters, now: int) -> Program[Theirs]:
     """Asks each other system that is there; one that cannot be read is told, and does not stop the others."""
     found = Theirs()
     for adapter in adapters.foreign:
-        if adapter.sight is None or not adapter.sight.is_there:
+        if not adapter.is_there:
             continue
         try:
             health = yield from adapter.health(now)

@@ -83,6 +83,11 @@ class Adapter(ABC):
         self.sight: Sight | None = None
         self.thresholds = Thresholds()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the last look found anything of this system."""
+        return self.sight is not None and self.sight.is_there
+
     @abstractmethod
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """The keys with fixed names by which this system is known, and their types; None is any."""

@@ -76,7 +76,7 @@ class Adapters:
     def _rows(self, now: int, notices: list[str], unread: list[str]) -> Program[tuple[list[QueueRow], list[str]]]:
         self._keep()
         rows: list[QueueRow] = []
-        there = [adapter for adapter in self.foreign if adapter.sight is not None and adapter.sight.is_there]
+        there = [adapter for adapter in self.foreign if adapter.is_there]
         looks = yield from apart([adapter.rows(now) for adapter in there])
         for adapter, look in zip(there, looks, strict=True):
             if isinstance(look, QdeckError):
@@ -181,7 +181,7 @@ class Adapters:
             yield from self.rows((yield from reads.clock()))
             unread += self.unread
         for adapter in self.foreign:
-            if adapter.sight is not None and adapter.sight.is_there:
+            if adapter.is_there:
                 found += yield from adapter.find(job_id, unread)
         return found
 
@@ -189,7 +189,7 @@ class Adapters:
         """Write what the other systems' own health checks would, where none runs; return by key what came of it."""
         found: dict[str, str] = {}
         for adapter in self.foreign:
-            if adapter.sight is not None and adapter.sight.is_there:
+            if adapter.is_there:
                 found |= yield from adapter.write_health(now)
         return found
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._deck.reasons import SkipCode
+from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads, scripts
 from qdeck.adapters.cells import Cell, Mark, Value, unpacked
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Arg, Program, Script
     from qdeck.adapters.cells import Change
 
-KEEP_MS: Final = 24 * 3600 * 1000
-KEEP_BYTES: Final = 64 * 1024 * 1024
 CHUNK: Final = 50  # changes in one round trip: the server looks after its others between any two of them
 _WIDTH: Final = 8  # values of a cell
 _NOWHERE: Final = b"qdeck:undo:none"
@@ -167,11 +166,11 @@ def _outcome(name: str, cells: Sequence[Cell], reply: list[int | bytes]) -> Chan
 def _call(undo: bytes, head: tuple[Arg, ...], cells: Sequence[Cell]) -> tuple[Arg, ...]:
     named = [cell.key for cell in cells if cell.key] + [cell.ident for cell in cells if cell.kind == "rename"]
     keys = {key: number for number, key in enumerate(dict.fromkeys(named), 1)}
-    out: list[Arg] = [b"EVALSHA", _script().digest, len(keys) + 1, *keys, undo, *head]
+    out: list[Arg] = [*head]
     for cell in cells:
         out += (cell.kind, keys.get(cell.key, 0), cell.ident, _told(cell.before), _told(cell.after))
         out += (cell.part, cell.extra, cell.place)
-    return tuple(out)
+    return _script().call((*keys, undo), out)
 
 
 def _text(name: str) -> bytes:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.model import Source
 
-_ABSENT: Final = ("NOGROUP", "no such key", "WRONGTYPE")
+_ABSENT: Final = ("NOGROUP", "no such key")
 Slice = tuple[list[Raw], str | None]
 
 
@@ -52,7 +52,7 @@ def _pending(source: Source, row: Sequence[Any], found: Any) -> Raw:
 
 
 def _is_absent(reply: Any) -> bool:
-    """Whether there is no such stream or group, or the key is of another type, which the rows report."""
+    """Whether there is no such stream or group."""
     if is_error(reply) and any(sign in str(reply) for sign in _ABSENT):
         return True
     good(reply)

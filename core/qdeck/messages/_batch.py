@@ -163,7 +163,7 @@ def _put_back(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tup
     free = yield from _register([(name, noted.about) for name, noted in rows if noted.about])
     mine = [(name, noted) for name, noted in rows if free.get(name, True)]
     script = scripts.plain("messages/put_back")
-    calls = [(b"EVALSHA", script.digest, 2, name, copy_key(name, batch)) for name, _ in mine]
+    calls = [script.call((name.encode(), copy_key(name, batch)), ()) for name, _ in mine]
     words: list[bytes] = []
     if mine:
         yield from scripts.check_rights(script, mine[0][0].encode())
