@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qdeck.admin import iso
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import Column, dumps, iso, note, table, write_text
+from qdeck_console.cli.output import Column, dumps, note, table, write_text
 
 if TYPE_CHECKING:
     from qdeck.admin import Activity

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qdeck.admin import iso
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import iso, line, note, safe, write_json
+from qdeck_console.cli.output import line, note, safe, write_json
 
 if TYPE_CHECKING:
     from qdeck.messages import Cleaning, CleanReport, Removal

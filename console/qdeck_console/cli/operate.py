@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck.admin import counted
+from qdeck.admin import counted, iso
 from qdeck_console.cli.base import read_priority, settings
 from qdeck_console.cli.output import (
     Column,
-    iso,
     line,
     note,
     note_skips,

@@ -12,7 +12,6 @@ import os
 import shutil
 import sys
 import unicodedata
-from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from qdeck.admin import Skip
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNREAD_LINES: Final = 20
 _UNREAD_CHARS: Final = 400
 _SKIP_LINES: Final = 20
@@ -134,16 +132,6 @@ class JsonList:
         """Writes one entry."""
         write_text((",\n" if self._count else "[\n") + dumps(value))
         self._count += 1
-
-
-def iso(ms: int | None) -> str | None:
-    """A moment as ISO 8601 in UTC; one that no calendar has is none."""
-    if ms is None:
-        return None
-    try:
-        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return None
 
 
 def seconds(value: float | None) -> float | None:

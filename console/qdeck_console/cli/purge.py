@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck.admin import counted
+from qdeck.admin import counted, iso
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.operate import INTERRUPTED, batch_json, stoppable
 from qdeck_console.cli.output import (
     Column,
     age,
-    iso,
     line,
     note,
     note_skips,

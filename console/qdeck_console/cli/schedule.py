@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qdeck.admin import iso
 from qdeck_console.cli.base import Command, VerbGroup, explicit_url, need_writable, read_priority, settings
-from qdeck_console.cli.output import Column, age, iso, line, note, safe, table, write_json
+from qdeck_console.cli.output import Column, age, line, note, safe, table, write_json
 from qdeck_console.cli.produce import read_json
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from qdeck_console.cli.output import iso, seconds
+from qdeck.admin import iso
+from qdeck_console.cli.output import seconds
 
 if TYPE_CHECKING:
     from qdeck.admin import Found, JobDetail, JobRecord, QueueRow, Snapshot, StuckJob, WorkerRow

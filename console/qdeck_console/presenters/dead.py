@@ -265,10 +265,6 @@ def _id_width(room: int) -> int:
     return 20 if room >= 78 else 18
 
 
-def _id(job: JobRecord, cell: Cell[Columns]) -> list[Piece]:
-    return [(cut_id(job.id, cell.width), "strong bold" if cell.at_cursor else "text")]
-
-
 def _age(job: JobRecord, _: Cell[Columns]) -> list[Piece]:
     return fmt.span_pieces(None if job.age_s is None else job.age_s * 1000)
 
@@ -279,7 +275,7 @@ def _worker(job: JobRecord, cell: Cell[Columns]) -> list[Piece]:
 
 def _entries(*, tries: bool, worker: bool) -> Table[JobRecord, Columns]:
     return Table(
-        Column("id", _id_width, _id),
+        Column("id", _id_width, lambda job, cell: cell.id(job.id)),
         Column("failed", 8, _age, right=True),
         Column("tries", 5 * tries, lambda job, _: fmt.cell(fmt.count(job.attempts), "muted"), right=True),
         Column("worker", lambda room: 15 if worker and room >= 100 else 0, _worker),

@@ -59,10 +59,6 @@ def _from(least: int, wide: int, narrow: int) -> Callable[[int], int]:
     return lambda room: wide if room >= 100 else narrow if room >= least else 0
 
 
-def _id(job: JobRecord, cell: Cell[int]) -> list[Piece]:
-    return [(cut_id(job.id, cell.width), "strong bold" if cell.at_cursor else "text")]
-
-
 def _task(job: JobRecord, cell: Cell[int]) -> list[Piece]:
     return [(cut_middle(safe_text(job.name or job.task or fmt.NONE, limit=200), cell.width), "text")]
 
@@ -96,7 +92,7 @@ def _table(state: State) -> Table[JobRecord, int]:
     fails = state in (State.DEAD, State.CANCELLED)
     role = "warn" if state is State.READY else "muted"
     return Table(
-        Column("id", _id_width, _id),
+        Column("id", _id_width, lambda job, cell: cell.id(job.id)),
         Column("task", _from(72, 24, 16), _task),
         Column("prio", lambda room: 5 if waits and room >= 90 else 0, _priority, right=True),
         Column(

@@ -13,7 +13,7 @@ from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.purge import name_of
 from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.temporary import RULES
-from qdeck_console.text import cut_end, cut_id, safe_text
+from qdeck_console.text import cut_end, safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,10 +55,6 @@ def _why(entry: PlanEntry, cell: Cell[Jobs]) -> Sequence[Piece]:
     return [*pieces, *(payload_pieces(job, cell.width - fmt.length(pieces)) if job.body is not None else ())]
 
 
-def _id(entry: PlanEntry, cell: Cell[Jobs]) -> list[Piece]:
-    return [(cut_id(entry.id, cell.width), "strong bold" if cell.at_cursor else "text")]
-
-
 def _bytes(entry: PlanEntry, _: Cell[Jobs]) -> Sequence[Piece]:
     return fmt.size(entry.bytes) if entry.bytes else [(fmt.ZERO, "ghost")]
 
@@ -66,7 +62,11 @@ def _bytes(entry: PlanEntry, _: Cell[Jobs]) -> Sequence[Piece]:
 def _table(*, of_queues: bool, what: str) -> Table[PlanEntry, Jobs]:
     """Queues are known by their names, which are longer than ids."""
     return Table(
-        Column("queue" if of_queues else "id", lambda room: max(22, min(60, room * 2 // 5)) if of_queues else 22, _id),
+        Column(
+            "queue" if of_queues else "id",
+            lambda room: max(22, min(60, room * 2 // 5)) if of_queues else 22,
+            lambda entry, cell: cell.id(entry.id),
+        ),
         Column("age", 8, lambda entry, _: fmt.span_pieces(_ms(entry)), right=True),
         Column("bytes", 8, _bytes, right=True),
         Column(what, REST, _why, lead=1),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns
-from qdeck_console.text import cut_middle, safe_text
+from qdeck_console.text import cut_id, cut_middle, safe_text
 
 if TYPE_CHECKING:
     from qdeck_console.format import Line, Piece
@@ -25,6 +25,10 @@ class Cell(NamedTuple, Generic[ViewT]):
     width: int
     at_cursor: bool
     view: ViewT
+
+    def id(self, text: str) -> list[Piece]:
+        """Return an id, cut in its middle; bold where the cursor is."""
+        return [(cut_id(text, self.width), "strong bold" if self.at_cursor else "text")]
 
     def name(self, text: str, role: str = "text") -> list[Piece]:
         """Return a name, cut in its middle; bold where the cursor is."""

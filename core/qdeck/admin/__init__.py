@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from qdeck._settings.trust import add as trust_file
     from qdeck._settings.trust import path_of as trusted_path
     from qdeck._settings.trust import remove as distrust_file
-    from qdeck._words import counted
+    from qdeck._words import counted, iso
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
     from qdeck.adapters.model import Act, Entry, Seen
@@ -208,6 +208,7 @@ __all__ = [
     "health_document",
     "is_adapter",
     "is_shown",
+    "iso",
     "json_escape",
     "load_configuration",
     "load_plan",
@@ -296,7 +297,7 @@ _HOMES: Final = {
     "qdeck._settings.model": "FOREIGN_RULES RULE_KEYS UsedRule",
     "qdeck._settings.save": "SettingValue=Value save_settings=save",
     "qdeck._settings.trust": "distrust_file=remove trust_file=add trusted_path=path_of",
-    "qdeck._words": "counted",
+    "qdeck._words": "counted iso",
     "qdeck.admin._reader": "AsyncReader Reader",
     "qdeck.admin._writer": "AsyncWriter Writer",
 }
