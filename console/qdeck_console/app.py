@@ -10,7 +10,6 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.worker import WorkerError
@@ -28,6 +27,7 @@ from qdeck_console.screens.frame import LOW, FrameScreen
 from qdeck_console.sheet import Sheet
 from qdeck_console.terminal import fitting_theme, wants_ascii, wants_no_colour
 from qdeck_console.text import safe_text
+from qdeck_console.textual_compat import QuietApp, all_screens
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
 from qdeck_console.writing import Writing
 
@@ -51,7 +51,7 @@ NOTE_S = 6.0
 ANSWER_S = 2.0
 
 
-class ConsoleApp(App[int], inherit_bindings=False):
+class ConsoleApp(QuietApp, inherit_bindings=False):
     """The console on one deck."""
 
     CSS_PATH = "console.tcss"
@@ -168,11 +168,6 @@ class ConsoleApp(App[int], inherit_bindings=False):
         """The newest picture, frozen or not."""
         return self.feed.picture
 
-    def _handle_exception(self, error: Exception) -> None:
-        # An app that ends does not finish the screens it was building: what they miss then is no failure.
-        if not self._exit:
-            super()._handle_exception(error)
-
     def _prepare(self, picture: Picture) -> Iterator[None]:
         if self.frozen_ms is None:
             for screen in self.screen_stack[-2:]:
@@ -223,13 +218,13 @@ class ConsoleApp(App[int], inherit_bindings=False):
         if self._reader is not None:
             await self._reader.close()
 
-    def _watch_theme(self, theme: str) -> None:
-        super()._watch_theme(theme)
+    def watch_theme(self, theme: str) -> None:
+        """Take the colours of a theme."""
         # Sixteen colours cannot dim what is behind a dialog: it would turn into grey slabs.
         self.set_class(theme == "qdeck-16" or wants_no_colour(), "-sixteen")
         self.set_class(wants_ascii(), "-ascii")
         self.painter = Painter(palette_of(self.available_themes[theme]), plain=wants_no_colour(), ascii=wants_ascii())
-        for screen in self.screen_stack if self._running else ():
+        for screen in self.screen_stack if self.is_running else ():
             if isinstance(screen, FrameScreen):
                 screen.redraw()
 
@@ -367,7 +362,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.context = replace(self.context, read_only=read_only, live_until=until)
         self._reader = self._open()
         await self._leave(before, feeding)
-        for screen in [screen for stack in self._screen_stacks.values() for screen in stack]:
+        for screen in [screen for stack in all_screens(self).values() for screen in stack]:
             if isinstance(screen, FrameScreen):
                 screen.deck_changed()
         self._start_feed()
@@ -417,7 +412,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         while len(self.screen_stack) > 1:
             await self.pop_screen()
         await self.switch_mode(QUEUES)
-        for mode in [mode for mode in self._screen_stacks if mode in self.MODES and mode != QUEUES]:
+        for mode in [mode for mode in all_screens(self) if mode in self.MODES and mode != QUEUES]:
             await self.remove_mode(mode)
             self.add_mode(mode, self.MODES[mode])
         screen = self.screen

@@ -8,6 +8,7 @@ terminal reads again.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import sys
@@ -15,6 +16,8 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Final
 
 from textual.drivers.linux_driver import LinuxDriver
+
+from qdeck_console.textual_compat import write_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,9 +103,10 @@ class TerminalDriver(LinuxDriver):
         self, app: App[object], *, debug: bool = False, mouse: bool = True, size: Size | tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._console, self._running_in = app, asyncio.get_running_loop()
         assert sys.__stderr__ is not None  # noqa: S101 - `check_terminal` saw it
         # Textual asks of it what it asks of the stream, and that is all here.
-        self._file = TerminalFile(sys.__stderr__, gone=self._end, back=self._draw_anew)  # type: ignore[assignment]
+        write_through(self, TerminalFile(sys.__stderr__, gone=self._end, back=self._draw_anew))
         self._keys_from = select.poll()
         self._keys_from.register(self.fileno, 0)  # tells when it hangs up
 
@@ -120,15 +124,15 @@ class TerminalDriver(LinuxDriver):
             self._end()
 
     def _end(self) -> None:
-        self._tell(lambda: self._app.exit(return_code=VANISHED))
+        self._tell(lambda: self._console.exit(return_code=VANISHED))
 
     def _draw_anew(self) -> None:
         self._tell(self._refresh)
 
     def _refresh(self) -> None:
-        self._app.screen.refresh()
+        self._console.screen.refresh()
 
     def _tell(self, what: Callable[[], object]) -> None:
         """The app lives in another thread, and may have ended."""
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(what)
+            self._running_in.call_soon_threadsafe(what)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.textual_compat import strips_of
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -29,7 +30,7 @@ class Frame:
 
 def text_of(app: ConsoleApp) -> str:
     """The screen as characters, without its looks."""
-    strips = app.screen._compositor.render_strips()
+    strips = strips_of(app.screen)
     return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
 
 

@@ -16,6 +16,7 @@ from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.editor import EditorScreen
 from qdeck_console.screens.live import LiveScreen
 from qdeck_console.text import plain_signs
+from qdeck_console.textual_compat import strips_of
 from support.driving import app_of, console, until
 from support.still import paint
 
@@ -30,7 +31,7 @@ HOME: Final = Path(qdeck_console.__file__).parent
 
 def others(app: ConsoleApp) -> str:
     """What the screen on top shows that is not ASCII, with the lines that have it."""
-    strips = app.screen._compositor.render_strips()
+    strips = strips_of(app.screen)
     lines = ["".join(part.text for part in strip) for strip in strips]
     return "\n".join(line.rstrip() for line in lines if not line.isascii())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck_console.textual_compat import strips_of
 from qdeck_console.widgets.lines import LineList
 from support.driving import app_on
 from support.hostile import is_clean, poison
@@ -29,7 +30,7 @@ async def console(url: str, size: tuple[int, int]) -> AsyncIterator[tuple[Consol
 
 def check(app: ConsoleApp, where: str) -> None:
     """No character that a terminal obeys, and no looks that a browser or a click would."""
-    for strip in app.screen._compositor.render_strips():
+    for strip in strips_of(app.screen):
         for part in strip:
             assert is_clean(part.text), f"{where}: {part.text!r}"
             assert part.control is None, where

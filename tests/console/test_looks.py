@@ -19,6 +19,7 @@ from qdeck_console.presenters.confirm import buttons, to_go
 from qdeck_console.presenters.frame import Context, Offer, Tab
 from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.terminal import fitting_theme
+from qdeck_console.textual_compat import strips_of
 from qdeck_console.theme import EIGHT_BIT, INK, PALETTES, SIXTEEN, Painter, Palette
 from support.driving import app_of, console, until
 
@@ -173,7 +174,7 @@ async def test_no_colour_is_sent_when_none_is_wanted(url: str, monkeypatch: pyte
         for key in ("e", "escape", "question_mark"):
             await pilot.press(key)
             await pilot.pause(0.1)
-            strips = app_of(pilot).screen._compositor.render_strips()
+            strips = strips_of(app_of(pilot).screen)
             colours = [colour for strip in strips for part in strip if part.style
                        for colour in (part.style.color, part.style.bgcolor)]  # fmt: skip
             assert all(colour is None or colour.is_default for colour in colours)

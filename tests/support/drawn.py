@@ -23,6 +23,7 @@ from qdeck_console.contexts import Contexts
 from qdeck_console.demo import names, others, seed, tasks
 from qdeck_console.presenters.frame import Context
 from qdeck_console.screens.dialog import Dialog
+from qdeck_console.textual_compat import strips_of
 from support.rows import Frame, Row
 from support.screens import contexts_of
 from support.still import NOW_MS, FixedCost, StillReader, paint, settle, still_time, still_traceback
@@ -196,7 +197,7 @@ class Console:
         return self._rows()
 
     def _rows(self) -> Frame:
-        return tuple(Row.of(strip) for strip in self._app.screen._compositor.render_strips())
+        return tuple(Row.of(strip) for strip in strips_of(self._app.screen))
 
     def text(self) -> str:
         """Return what is to be read now."""

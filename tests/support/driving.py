@@ -11,6 +11,7 @@ from qdeck._redis import SyncClient
 from qdeck.admin import NATIVE, Target, Writer
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
+from qdeck_console.textual_compat import strips_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -28,7 +29,7 @@ def app_of(pilot: Pilot[int]) -> ConsoleApp:
 
 def lines(app: ConsoleApp) -> list[str]:
     """The screen as an operator reads it."""
-    return ["".join(part.text for part in strip) for strip in app.screen._compositor.render_strips()]
+    return ["".join(part.text for part in strip) for strip in strips_of(app.screen)]
 
 
 def text(app: ConsoleApp) -> str:

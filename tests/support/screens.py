@@ -14,6 +14,7 @@ from qdeck.admin import Writer, load_configuration
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
 from qdeck_console.screens.purge import PurgeScreen
+from qdeck_console.textual_compat import strips_of
 from support.driving import app_on
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ MAIL, SEARCH, HOOKS = "demo:dev:mail:actions", "demo:dev:search:actions", "demo:
 
 def lines(app: ConsoleApp) -> list[str]:
     """The screen as an operator reads it."""
-    return ["".join(part.text for part in strip) for strip in app.screen._compositor.render_strips()]
+    return ["".join(part.text for part in strip) for strip in strips_of(app.screen)]
 
 
 def text(app: ConsoleApp) -> str:

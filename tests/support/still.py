@@ -41,6 +41,7 @@ from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.purge import PurgeScreen
+from qdeck_console.textual_compat import strips_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -391,7 +392,7 @@ async def _dry_run(pilot: Pilot[int], app: ConsoleApp) -> None:
 
 async def _take(pilot: Pilot[int], app: ConsoleApp) -> StillFrame:
     await settle(pilot, app)
-    strips = app.screen._compositor.render_strips()
+    strips = strips_of(app.screen)
     cells = [[(part.text, part.style) for part in strip if part.style is not None] for strip in strips]
     return StillFrame(cells, app.painter.palette.ground)
 
@@ -407,7 +408,7 @@ async def settle(pilot: Pilot[int], app: ConsoleApp, *, looks: int = 2, longest_
         await pilot.pause(0.03)
         screen = next((one for one in reversed(app.screen_stack) if isinstance(one, FrameScreen)), None)
         has_all = screen is None or screen.wants() is None or app.shown.extra_of == screen.reads
-        strips = app.screen._compositor.render_strips()
+        strips = strips_of(app.screen)
         shown = "\n".join("".join(part.text for part in strip) for strip in strips)
         is_whole = has_all and app.shown.snapshot is not None and not _UNREAD.search(shown)
         same = same + 1 if is_whole and shown == seen else 0

@@ -17,6 +17,7 @@ from qdeck_console.feed import Picture, Reader
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
 from qdeck_console.presenters.parts import Naming, naming_of
+from qdeck_console.textual_compat import is_ending
 from qdeck_console.theme import SIXTEEN
 from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import LineList, Lines
@@ -196,7 +197,7 @@ class FrameScreen(Screen[None]):
                 picture, extra=kept.extra, extra_of=kept.extra_of, read_at=kept.read_at, read_ms=kept.read_ms
             )
         self.picture = picture
-        if not self.is_mounted or not self.query("#footer") or self.app._exit:  # left: the rest may never be built
+        if not self.is_mounted or not self.query("#footer") or is_ending(self.app):  # left: the rest may never be built
             return
         self.draw_frame()
         self.draw(fresh=fresh)

@@ -15,13 +15,16 @@ from textual import events
 from textual.app import ScreenStackError
 from textual.drivers import web_driver
 
+from qdeck_console.textual_compat import before_meta, read_through
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from textual.app import App
-    from textual.drivers._input_reader import InputReader
     from textual.geometry import Size
     from textual.message import Message
+
+    from qdeck_console.textual_compat import InputReader
 
 MOST_WAITING: Final = 100  # events that the console has not handled yet
 MOST_UNFINISHED: Final = 1 << 20  # bytes that make no event: a paste without an end, longer than any message
@@ -34,8 +37,10 @@ class WebDriver(web_driver.WebDriver):
         self, app: App[object], *, debug: bool = False, mouse: bool = True, size: Size | tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._console, self._running_in = app, asyncio.get_running_loop()
         self._unfinished = 0
-        self._input_reader = _Reader(self, self._input_reader)  # type: ignore[assignment]  # all that Textual asks for
+        read_through(self, lambda reader: _Reader(self, reader))
+        before_meta(self, self._take_off)
 
     def process_message(self, message: Message) -> None:
         """Send an event that was parsed."""
@@ -55,9 +60,8 @@ class WebDriver(web_driver.WebDriver):
             self._wait_for_room()
         super().on_meta(packet_type, payload)
 
-    def _on_meta(self, packet_type: str, payload: str) -> None:  # type: ignore[override]  # Textual says bytes
-        self._unfinished -= len(payload)
-        super()._on_meta(packet_type, payload)  # type: ignore[arg-type]
+    def _take_off(self, count: int) -> None:
+        self._unfinished -= count
 
     def accepts(self, data: bytes) -> bool:
         """Whether to go on reading; the console ends otherwise."""
@@ -68,7 +72,7 @@ class WebDriver(web_driver.WebDriver):
         return False
 
     def _wait_for_room(self) -> None:
-        waiting = asyncio.run_coroutine_threadsafe(self._room(), self._loop)
+        waiting = asyncio.run_coroutine_threadsafe(self._room(), self._running_in)
         while not self.exit_event.is_set():
             with suppress(TimeoutError):  # the loop is busy, or has ended
                 waiting.result(0.2)
@@ -81,9 +85,9 @@ class WebDriver(web_driver.WebDriver):
     def _waiting(self) -> int:
         """Events in the queues that a key passes through."""
         try:
-            nodes = (self._app.focused or self._app.screen).ancestors_with_self
+            nodes = (self._console.focused or self._console.screen).ancestors_with_self
         except ScreenStackError:
-            nodes = [self._app]
+            nodes = [self._console]
         return sum(node.message_queue_size for node in nodes)
 
 
