@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from qdeck._operations.planfile import Plan
     from qdeck._operations.slices import Applier, PlanSlice
     from qdeck._redis.commands import Program
-    from qdeck.adapters.cells import Change
+    from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.model import Entry
     from qdeck.adapters.plans import Context
 
@@ -171,9 +171,9 @@ class AdapterApplier:
         context = context_of(self._plan.head, now, (yield from adapter.prepare(act, now)))
         attempts = [todo]
         for number, some in enumerate(attempts):
-            contexts = [_with_rule(context, part[at]) for at, _ in some]
-            built = yield from build_changes(adapter, act, [entry for _, entry in some], contexts)
-            ready: list[tuple[int, Entry, Change]] = []
+            own = _with_rule(context, [part[at] for at, _ in some])
+            built = yield from build_changes(adapter, act, [entry for _, entry in some], own)
+            ready: list[tuple[int, Entry, Change | ScriptChange]] = []
             for (at, entry), change in zip(some, built, strict=True):
                 if isinstance(change, Skipped):
                     reasons[at] = change.code, change.data
@@ -203,7 +203,8 @@ def make_applier(name: str, plan: Plan, keep_ms: int, trip_ms: float) -> Applier
     return NativeApplier(plan, keep_ms, trip_ms) if name == NATIVE else AdapterApplier(name, plan, keep_ms)
 
 
-def _with_rule(context: Context, entry: PlanEntry) -> Context:
-    if entry.rule is None:
+def _with_rule(context: Context, entries: Sequence[PlanEntry]) -> Context:
+    rule = entries[0].rule if entries else None
+    if rule is None:
         return context
-    return msgspec.structs.replace(context, reason=entry.reason, rule=entry.rule)
+    return msgspec.structs.replace(context, reasons=tuple(entry.reason for entry in entries), rule=rule)

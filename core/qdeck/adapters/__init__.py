@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qdeck._redis.reads import ask_all, clock, fetch_all, pairs
     from qdeck.adapters import cells
     from qdeck.adapters.adapter import Adapter
-    from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End
+    from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End, ScriptChange, adapter_script
     from qdeck.adapters.model import (
         NO_QUEUE,
         Act,
@@ -78,6 +78,7 @@ __all__ = [
     "Request",
     "Retried",
     "Rule",
+    "ScriptChange",
     "Seen",
     "SkipCode",
     "Skipped",
@@ -88,6 +89,7 @@ __all__ = [
     "StuckCode",
     "Unreadable",
     "UnreadableCode",
+    "adapter_script",
     "age_s",
     "all_of",
     "apart",
@@ -124,7 +126,7 @@ _HOMES: Final = {
     "qdeck._redis.errors": "good is_error",
     "qdeck._redis.reads": "ask_all clock fetch_all pairs",
     "qdeck.adapters.adapter": "Adapter",
-    "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End",
+    "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End ScriptChange adapter_script",
     "qdeck.adapters.paging": "every first read_slice",
     "qdeck.adapters.model": (
         "Act AdapterHealth Capability Entry Outcome Group Kind Look NO_QUEUE Raw Seen Source StateHealth Retried age_s "

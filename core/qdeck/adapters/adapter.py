@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import structs
+
 from qdeck._deck.model import Found, State
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import UnknownJob
@@ -31,6 +33,7 @@ from qdeck.adapters.model import (
     Retried,
     Seen,
     Sight,
+    Skipped,
     Source,
 )
 
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
-    from qdeck.adapters.cells import Change
+    from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
 
 
@@ -183,6 +186,19 @@ class Adapter(ABC):
         """
         yield from ()  # no reading: a program all the same
         return {}
+
+    def changes(
+        self, act: Act, entries: Sequence[Entry], context: Context
+    ) -> Program[list[Change | ScriptChange | Skipped]]:
+        """What does this to each of some entries: cells, or a script of its own that changes many; or why nothing does.
+
+        Asks `change` for each of them, and what these read is read in one round trip.
+        """
+        from qdeck.adapters.together import together
+
+        each = [structs.replace(context, reason=context.reason_of(number)) for number in range(len(entries))]
+        programs = [self.change(act, entry, own) for entry, own in zip(entries, each, strict=True)]
+        return [*(yield from together(programs, Skipped))]
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """The change that does this to an entry in one of its states; raises `Skipped` where it cannot."""

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from enum import Enum
+from functools import cache
 from typing import Final, TypeAlias
 
 import msgspec
 
 from qdeck._deck.reasons import Caution  # noqa: TC001 - structs look their types up when they are made
+from qdeck._redis import scripts
+from qdeck._redis.commands import Script
+
+_CHUNK: Final = "-- The chunk of the adapter stands here."
 
 
 class Mark(Enum):
@@ -172,3 +177,42 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
     effect: str
     caution: Caution | None = None
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes of it go to the server."""
+        return sum(len(cell.key) + len(cell.ident) + _size(cell.before) + _size(cell.after) for cell in self.cells)
+
+
+class ScriptChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script of the adapter does to one entry, with `args`; those with the same keys are made in one call.
+
+    The script is what `adapter_script` makes of a Lua chunk.
+    """
+
+    id: str
+    script: Script
+    keys: tuple[bytes, ...]
+    args: tuple[bytes, ...]
+    effect: str
+    caution: Caution | None = None
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes of it go to the server."""
+        return sum(map(len, self.args))
+
+
+@cache
+def adapter_script(name: str, chunk: str) -> Script:
+    """Return a script that changes many entries: `chunk` is Lua and returns a function for one of them.
+
+    The function gets the args of the entry and `keep`, to which it gives each cell that it changes. It looks at all it
+    needs before its first write, and returns a code and a key where it leaves the entry alone. `name` is for errors.
+    """
+    source = scripts.ask_rights(scripts.read_source("adapters/many").replace(_CHUNK, chunk)).encode()
+    return Script(name, source, scripts.digest_of(source))
+
+
+def _size(value: Value) -> int:
+    return len(value) if isinstance(value, bytes) else 1

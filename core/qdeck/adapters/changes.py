@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -12,17 +12,18 @@ from qdeck._deck.reasons import SkipCode
 from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads, scripts
-from qdeck.adapters.cells import Cell, Mark, Value, unpacked
+from qdeck.adapters.cells import Cell, Change, Mark, ScriptChange, Value, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from qdeck._redis.commands import Arg, Program, Script
-    from qdeck.adapters.cells import Change
 
 CHUNK: Final = 50  # changes in one round trip: the server looks after its others between any two of them
+CHUNK_BYTES: Final = 1 << 20  # of them in one round trip, unless one alone has more
 _WIDTH: Final = 8  # values of a cell
 _NOWHERE: Final = b"qdeck:undo:none"
+_AnyChange: TypeAlias = Change | ScriptChange
 
 
 class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +79,7 @@ def undo_key(adapter: str, batch: str) -> bytes:
 def apply(
     adapter: str,
     batch: str,
-    changes: Sequence[Change],
+    changes: Sequence[Change | ScriptChange],
     *,
     places: Sequence[int] = (),
     keep_ms: int = KEEP_MS,
@@ -90,25 +91,56 @@ def apply(
     Of a batch at most `keep_bytes` are kept: what is done beyond them cannot be undone.
     """
     undo, at = undo_key(adapter, batch), at or Places()
-    numbers = places or range(len(changes))
     found: list[ChangeResult] = []
-    for start in range(0, len(changes), CHUNK):
-        part = changes[start : start + CHUNK]
-        cells = [[at.follow(cell) for cell in change.cells] for change in part]
-        calls = [
-            _call(undo, ("do", number, keep_ms, keep_bytes, _text(change.id)), some)
-            for number, change, some in zip(numbers[start : start + CHUNK], part, cells, strict=True)
-        ]
-        replies = yield from scripts.run_each(_script(), calls, undo)
-        found += [_outcome(change.id, change.cells, reply) for change, reply in zip(part, replies, strict=True)]
+    for part in _parts(changes, places or range(len(changes))):
+        replies: list[list[int | bytes]]
+        first = part[0][1]
+        if isinstance(first, ScriptChange):
+            replies = yield from scripts.run(first.script, *_many(undo, part, keep_ms, keep_bytes))
+        else:
+            calls = [
+                _call(undo, ("do", number, keep_ms, keep_bytes, _text(one.id)), [at.follow(cell) for cell in one.cells])
+                for number, one in part
+                if isinstance(one, Change)
+            ]
+            replies = yield from scripts.run_each(_script(), calls, undo)
+        found += [_result(change, reply) for (_, change), reply in zip(part, replies, strict=True)]
     return found
+
+
+def _parts(changes: Sequence[_AnyChange], places: Sequence[int]) -> Iterator[list[tuple[int, _AnyChange]]]:
+    """Yield changes that are made in one round trip, each with its place: of cells, or of one script and its keys."""
+    part: list[tuple[int, _AnyChange]] = []
+    size, kind = 0, None
+    for number, change in zip(places, changes, strict=True):
+        own = (change.script, change.keys, len(change.args)) if isinstance(change, ScriptChange) else None
+        size += change.size
+        if part and (own != kind or len(part) == CHUNK or size > CHUNK_BYTES):
+            yield part
+            part, size = [], change.size
+        part.append((number, change))
+        kind = own
+    if part:
+        yield part
+
+
+def _many(
+    undo: bytes, part: Sequence[tuple[int, _AnyChange]], keep_ms: int, keep_bytes: int
+) -> tuple[Sequence[bytes], Sequence[Arg]]:
+    """Return keys and arguments of a script that makes many changes."""
+    some = [(number, change) for number, change in part if isinstance(change, ScriptChange)]
+    first = some[0][1]
+    args: list[Arg] = [keep_ms, keep_bytes, len(first.args)]
+    for number, change in some:
+        args += (number, _text(change.id), *change.args)
+    return (*first.keys, undo), args
 
 
 def apply_once(change: Change) -> Program[ChangeResult]:
     """Make a change that nothing undoes; sent twice it meets itself."""
     call = _call(_NOWHERE, ("once", 0, 0, 0, _text(change.id)), change.cells)
     [reply] = yield from scripts.run_each(_script(), [call])
-    return _outcome(change.id, change.cells, reply)
+    return _result(change, reply)
 
 
 def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list[bool | None]]:
@@ -154,10 +186,16 @@ def _told(value: Value) -> bytes:
     return b"-" if value is None else value.value if isinstance(value, Mark) else b"=" + value
 
 
+def _result(change: _AnyChange, reply: list[int | bytes]) -> ChangeResult:
+    return _outcome(change.id, change.cells if isinstance(change, Change) else (), reply)
+
+
 def _outcome(name: str, cells: Sequence[Cell], reply: list[int | bytes]) -> ChangeResult:
+    """Read a reply; one of a script that makes many changes names the key by itself."""
     number = int(reply[0])
     if number > 0:
-        data = cells[number - 1].key.decode("utf-8", "backslashreplace")
+        key = cells[number - 1].key if cells else bytes(reply[2])
+        data = key.decode("utf-8", "backslashreplace")
         return ChangeResult(id=name, done=False, code=SkipCode(bytes(reply[1]).decode()), data=data)
     failed = reply[3].decode("utf-8", "backslashreplace") if isinstance(reply[3], bytes) else ""
     return ChangeResult(id=name, done=True, undoable=reply[2] == 1, bytes=int(reply[1]), failed=failed)

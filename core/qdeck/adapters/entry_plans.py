@@ -13,7 +13,6 @@ from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Act, Entry, Kind, Skipped
 from qdeck.adapters.paging import Listed
 from qdeck.adapters.plans import Pages, StuckJob, Weighed, shown
-from qdeck.adapters.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import Page
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
-    from qdeck.adapters.cells import Change
+    from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.plans import Context, Search
 
 SLICE: Final = 50  # changes that are made in one go
@@ -45,8 +44,10 @@ class Planned(Listed, Protocol):
     def why_not(self, verb: str, state: State | None = None) -> str:
         """Why a verb cannot be used in a state."""
 
-    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """The change that does this to an entry."""
+    def changes(
+        self, act: Act, entries: Sequence[Entry], context: Context
+    ) -> Program[list[Change | ScriptChange | Skipped]]:
+        """What does this to each of some entries."""
 
 
 class EntryPages(Pages):
@@ -137,7 +138,6 @@ def weigh(
     adapter: Planned, verb: str, entries: Sequence[Entry], context: Context, reasons: Sequence[str] = ()
 ) -> Program[Weighed]:
     """The change for each entry, or why there is none."""
-    each = [msgspec.structs.replace(context, reason=reason) for reason in reasons] or [context] * len(entries)
     weighed = Weighed(
         ids=[shown(entry.id) for entry in entries], versions=[str(entry.seen) for entry in entries],
         bytes=[len(entry.body or entry.seen.member) for entry in entries],
@@ -147,7 +147,8 @@ def weigh(
     skipped: dict[int, tuple[SkipCode, str]] = {}
     for start in range(0, len(entries), SLICE):
         some = entries[start : start + SLICE]
-        for at, change in enumerate((yield from build_changes(adapter, Act(verb), some, each[start:])), start):
+        own = msgspec.structs.replace(context, reasons=tuple(reasons[start : start + SLICE]))
+        for at, change in enumerate((yield from build_changes(adapter, Act(verb), some, own)), start):
             entry = entries[at]
             if isinstance(change, Skipped):
                 skipped[at] = change.code, change.data
@@ -164,14 +165,17 @@ def weigh(
 
 
 def build_changes(
-    adapter: Planned, act: Act, entries: Sequence[Entry], contexts: Sequence[Context]
-) -> Program[list[Change | Skipped]]:
-    """The change for each entry, or why there is none; what they read is read in one round trip."""
-    programs = [_change(adapter, act, *each) for each in zip(entries, contexts, strict=False)]
-    return (yield from together(programs, Skipped))
-
-
-def _change(adapter: Planned, act: Act, entry: Entry, context: Context) -> Program[Change]:
-    if entry.state != NO_STATE and (why := adapter.why_not(act, State(entry.state))):
-        raise Skipped.because(why)
-    return (yield from adapter.change(act, entry, context))
+    adapter: Planned, act: Act, entries: Sequence[Entry], context: Context
+) -> Program[list[Change | ScriptChange | Skipped]]:
+    """The change for each entry, or why there is none."""
+    found: dict[int, Change | ScriptChange | Skipped] = {}
+    for number, entry in enumerate(entries):
+        if entry.state != NO_STATE and (why := adapter.why_not(act, State(entry.state))):
+            found[number] = Skipped.because(why)
+    able = [number for number in range(len(entries)) if number not in found]
+    if able:
+        reasons = tuple(context.reasons[number] for number in able) if context.reasons else ()
+        own = msgspec.structs.replace(context, reasons=reasons)
+        built = yield from adapter.changes(act, [entries[number] for number in able], own)
+        found |= dict(zip(able, built, strict=True))
+    return [found[number] for number in range(len(entries))]

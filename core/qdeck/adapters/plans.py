@@ -67,15 +67,21 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What changes of one verb are made for: the server's clock, the limits of a purge, and what the operator gave.
 
-    `rule` is the rule of a purge that took the job, and `prepared` what the adapter's `prepare` returned.
+    `rule` is the rule of a purge that took the jobs, `reasons` its reason for each of them, and `prepared` what the
+    adapter's `prepare` returned.
     """
 
     now: int
     limits: Limits
     priority: int | str | None = None
     reason: str = ""
+    reasons: tuple[str, ...] = ()
     rule: str | None = None
     prepared: Any = None
+
+    def reason_of(self, number: int) -> str:
+        """Return the reason for the job of this number."""
+        return self.reasons[number] if self.reasons else self.reason
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import redis
 
     from qdeck.adapters.adapter import Adapter
-    from qdeck.adapters.cells import Change
+    from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.plans import Pages, Rule, StuckJob
 
 
@@ -89,9 +89,9 @@ class Conformance:
 
     def built(
         self, deck: Writer, adapter: Adapter, act: Act, entry: Entry, context: Context | None = None
-    ) -> Change | None:
+    ) -> Change | ScriptChange | None:
         """Return what a verb changes, None where it leaves the entry alone."""
-        [found] = deck.run(build_changes(adapter, act, [entry], [context or self.context(deck, act)]))
+        [found] = deck.run(build_changes(adapter, act, [entry], context or self.context(deck, act)))
         return None if isinstance(found, Skipped) else found
 
     def look(self, deck: Writer) -> Adapter:
