@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from qdeck._agent.options import from_configuration as agent_options
     from qdeck._discovery import ImportFailed
     from qdeck._python import module_command
-    from qdeck._worker.loading import load_app
+    from qdeck._worker.app_loader import load_app
     from qdeck._worker.worker import Worker
 
 __all__ = [
@@ -33,7 +33,7 @@ _HOMES: Final = {
     "qdeck._agent.options": "TOKEN_VARIABLE agent_options=from_configuration host_and_port is_loopback is_passed_on",
     "qdeck._discovery": "ImportFailed",
     "qdeck._python": "module_command",
-    "qdeck._worker.loading": "load_app",
+    "qdeck._worker.app_loader": "load_app",
     "qdeck._worker.worker": "Worker",
 }
 

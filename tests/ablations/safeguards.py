@@ -195,8 +195,8 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="renewal of leases that came late",
         prevents="jobs run whose leases ended while their claim was on its way",
-        file="core/qdeck/_worker/pump.py",
-        text="            while jobs and time.monotonic() - asked > self._lease_ms / 5000:",
+        file="core/qdeck/_worker/claim_loop.py",
+        text="            while jobs and time.monotonic() - sent_at > self._lease_ms / 5000:",
         without="            while False:",
         tests=("tests/worker/test_leases.py",),
     ),
@@ -211,8 +211,8 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="suspects run alone",
         prevents="jobs that ran beside a poison pill are buried with it",
-        file="core/qdeck/_worker/hands.py",
-        text="        if any(_is_suspect(run) for run in runs):",
+        file="core/qdeck/_worker/executor.py",
+        text="        if any(_is_suspect(attempt) for attempt in attempts):",
         without="        if False:",
         tests=("tests/worker", "tests/chaos/test_kill.py"),
     ),

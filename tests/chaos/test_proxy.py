@@ -14,7 +14,7 @@ from qdeck._engine import keys, ops, programs
 from qdeck._engine.scripts import load
 from qdeck._errors import ServerUnreachable
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
-from qdeck._worker.ears import Ear, Tokens
+from qdeck._worker.blocking_wait import BlockingWait, WakeUps
 from support.proxy import Side, Then
 
 if TYPE_CHECKING:
@@ -198,17 +198,17 @@ async def test_handshake_without_answer(url: str, raw: redis.Redis, make_proxy: 
     make the worker deaf for ever: it gives up after the time-out, and can try again."""
     proxy = make_proxy(url)
     proxy.drop_next_request(then=Then.SILENCE)
-    ear = Ear(Endpoint(proxy.url, timeout=0.5), Tokens())
+    wait_for_wakeup = BlockingWait(Endpoint(proxy.url, timeout=0.5), WakeUps())
     began = time.monotonic()
     with pytest.raises(ServerUnreachable):
         async with asyncio.timeout(20):
-            await ear.hear([b"wakeup"])
+            await wait_for_wakeup.wait([b"wakeup"])
     assert time.monotonic() - began < 15
     assert proxy.hits == 1
-    await ear.close()
+    await wait_for_wakeup.close()
     raw.rpush("wakeup", "1")
-    assert await ear.hear([b"wakeup"]) == [b"wakeup"]
-    await ear.close()
+    assert await wait_for_wakeup.wait([b"wakeup"]) == [b"wakeup"]
+    await wait_for_wakeup.close()
 
 
 @pytest.mark.timeout(90)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.jobs import make_app
 from chaos.twice import send_twice
-from qdeck._worker import hands, worker
+from qdeck._worker import executor, worker
 from qdeck.runtime import Worker
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def _wrong_clock(seconds: float) -> None:
     clock.time, clock.time_ns = wrong, wrong_ns
 
 
-def _tune(*, stuck_after: float = hands.PATIENCE_S, farewell: float = worker.FAREWELL_S) -> None:
+def _tune(*, stuck_after: float = executor.STOP_TIMEOUT_S, farewell: float = worker.GIVE_BACK_TIMEOUT_S) -> None:
     """Lets this process wait for less long than others where nothing but time would pass."""
-    modules: tuple[Any, Any] = (hands, worker)
-    modules[0].PATIENCE_S, modules[1].FAREWELL_S = stuck_after, farewell
+    modules: tuple[Any, Any] = (executor, worker)
+    modules[0].STOP_TIMEOUT_S, modules[1].GIVE_BACK_TIMEOUT_S = stuck_after, farewell
 
 
 def _write(event: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from agent.running import running
 from qdeck._engine import ops, programs
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._schedules import store
-from qdeck._worker import ears
+from qdeck._worker import blocking_wait
 from qdeck.adapters import NAMES
 from qdeck.admin import AsyncWriter, Writer
 from qdeck_console.embedded_cluster import ask
@@ -86,7 +86,7 @@ def test_an_idle_worker_checks_each_queue_a_few_times_a_second(cluster: Cluster,
         wait_until(lambda: checks() > before, why="it checks")
         before, began = checks(), time.monotonic()
         wait_until(lambda: checks() >= before + 8, why="it goes on")
-        assert checks() - before <= (time.monotonic() - began) / ears.CHECK_S + 2
+        assert checks() - before <= (time.monotonic() - began) / blocking_wait.CHECK_S + 2
 
 
 def test_a_job_on_any_server_is_cancelled_soon(app: qdeck.App) -> None:

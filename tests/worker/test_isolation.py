@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._worker.contexts import first_step, further_steps
+from qdeck._worker.handler_contexts import first_step, further_steps
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def test_no_job_sees_the_context_of_another(jobs: Any, start: Callable[..., Besi
     kinds = (jobs.on_loop, jobs.in_thread, jobs.in_process)
     for first in range(0, count, 500):
         jobs.app.enqueue_many([kinds[n % 3].call(n) for n in range(first, min(first + 500, count))])
-    hands = beside.worker._hands
-    assert hands is not None
-    wait_until(lambda: hands.done + hands.failed >= count, timeout_s=280)
+    executor = beside.worker._executor
+    assert executor is not None
+    wait_until(lambda: executor.done + executor.failed >= count, timeout_s=280)
     leaks = [event["message"] for event in beside.told("failed")]
     assert not leaks, f"{len(leaks)} of {count}, such as {leaks[:3]}"
-    assert hands.done == count
+    assert executor.done == count
 
 
 def test_a_context_spans_all_of_a_job_and_its_tasks(app: qdeck.App, start: Callable[..., Beside]) -> None:

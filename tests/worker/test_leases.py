@@ -107,20 +107,20 @@ def test_a_job_that_was_told_to_stop_before_it_began_does_not_begin(
         ran.append(n)
 
     beside = start(concurrency=1)
-    hands = beside.worker._hands
-    assert hands is not None
+    executor = beside.worker._executor
+    assert executor is not None
     began = threading.Event()
 
     @app.task
     async def holds() -> None:
         began.set()
-        while not ran and not hands._runners.waiting:  # noqa: ASYNC110 - the test sets it from its own thread
+        while not ran and not executor._async.waiting:  # noqa: ASYNC110 - the test sets it from its own thread
             await asyncio.sleep(0.001)
-        for run in list(hands._runners.waiting):
-            hands.stop_run(run, "cancelled")
+        for run in list(executor._async.waiting):
+            executor.stop_attempt(run, "cancelled")
 
     # Both in one batch, because quick jobs are claimed ahead.
-    hands.room = lambda quick: max(0, 2 - hands.count)  # type: ignore[method-assign]  # as if they were quick
+    executor.free_slots = lambda ends_per_poll: max(0, 2 - executor.count)  # type: ignore[method-assign]  # as if they were quick
     jobs = app.enqueue_many([holds.call(), step.call(1)])
     wait_until(lambda: jobs[1].state() == "cancelled")
     assert not ran
@@ -175,7 +175,7 @@ def test_a_lost_lease_is_told_and_not_counted(
 def test_jobs_of_the_dead_come_back_under_a_backlog(
     app: qdeck.App, start: Callable[..., Beside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck._worker.pump.LOOK_S", 0.3)
+    monkeypatch.setattr("qdeck._worker.claim_loop.LEASE_CHECK_S", 0.3)
     stop = threading.Event()
     ran: list[str] = []
 

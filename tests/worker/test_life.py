@@ -167,8 +167,9 @@ def test_what_nobody_expected_ends_the_worker_loudly(
     async def step() -> None: ...
 
     targets = {
-        "take": "hands.Hands.take", "check": "hands.Hands.check", "settle": "lane.Lane.settle",
-        "listen": "ears.Ear.hear",
+        "take": "executor.Executor.take", "check": "executor.Executor.check",
+        "settle": "worker_queue.WorkerQueue.apply_poll",
+        "listen": "blocking_wait.BlockingWait.wait",
     }  # fmt: skip
     monkeypatch.setattr(f"qdeck._worker.{targets[where]}", fails)
     beside = Beside(app)
@@ -206,11 +207,11 @@ def test_a_failing_heartbeat_goes_on(
     real = Heartbeat._beat
     failed: list[int] = []
 
-    def sometimes(self: Heartbeat, lane: Any, at_once: bool) -> None:
+    def sometimes(self: Heartbeat, queue: Any, at_once: bool) -> None:
         if len(failed) < 3:
             failed.append(1)
             raise ZeroDivisionError
-        real(self, lane, at_once)
+        real(self, queue, at_once)
 
     monkeypatch.setattr(Heartbeat, "_beat", sometimes)
 
@@ -227,7 +228,7 @@ def test_a_failing_heartbeat_goes_on(
 def test_a_suspect_runs_alone_but_not_for_ever_waiting(
     app: qdeck.App, raw: redis.Redis, start: Callable[..., Beside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck._worker.hands.SOLO_WAIT_S", 0.5)
+    monkeypatch.setattr("qdeck._worker.executor.SOLO_WAIT_S", 0.5)
     beside_runs: list[str] = []
     free = threading.Event()
 
@@ -271,7 +272,9 @@ def test_a_process_whose_worker_fails_has_an_exit_code(
     @app.task
     async def nap(seconds: float) -> None: ...
 
-    broken = "import qdeck._worker.hands as h\ndef fails(*_): raise ZeroDivisionError('here')\nh.Hands.take = fails\n"
+    broken = (
+        "import qdeck._worker.executor as h\ndef fails(*_): raise ZeroDivisionError('here')\nh.Executor.take = fails\n"
+    )
     process = make_process("-c", broken + PROGRAM, env={"QDECK_URL": url})
     process.wait_for("started")
     nap.enqueue(0)

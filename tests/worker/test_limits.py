@@ -12,7 +12,7 @@ import pytest
 
 import qdeck
 from qdeck._engine import ops, programs
-from qdeck._worker.run import Run
+from qdeck._worker.attempt import Attempt
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_time_limits(app: qdeck.App, start: Callable[..., Beside]) -> None:
 def test_a_handler_that_does_not_stop_loses_its_place(
     app: qdeck.App, start: Callable[..., Beside], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck._worker.hands.PATIENCE_S", 0.2)
+    monkeypatch.setattr("qdeck._worker.executor.STOP_TIMEOUT_S", 0.2)
     free = threading.Event()
 
     @app.task(name="async", retries=0, time_limit=0.1)
@@ -127,20 +127,20 @@ def test_interruptions_hit_nobody_else(app: qdeck.App, start: Callable[..., Besi
         return sum(range(2000))
 
     beside = start(concurrency=4)
-    hands = beside.worker._hands
-    assert hands is not None
+    executor = beside.worker._executor
+    assert executor is not None
     loop = beside.worker._loop
     assert loop is not None
 
     def hunt() -> None:
-        for lane in beside.worker.lanes:
-            for held in list(lane.held.values()):
+        for queue in beside.worker.queues:
+            for held in list(queue.held.values()):
                 if (
-                    held.plan.head.task == "edge"
+                    held.spec.head.task == "edge"
                     and held.thread is not None
                     and time.monotonic() - held.started > 0.0009
                 ):
-                    hands.stop_run(held, "timeout")
+                    executor.stop_attempt(held, "timeout")
         if not done.is_set():
             loop.call_later(0.0002, hunt)
 
@@ -151,7 +151,7 @@ def test_interruptions_hit_nobody_else(app: qdeck.App, start: Callable[..., Besi
         calls += [edge.call(0.001), bystander.call()]
     jobs = app.enqueue_many(calls)
     try:
-        wait_until(lambda: hands.done + hands.failed >= 800, 40)
+        wait_until(lambda: executor.done + executor.failed >= 800, 40)
     finally:
         done.set()
     states = [job.state() for job in jobs]
@@ -169,15 +169,15 @@ def test_a_handler_that_has_ended_is_not_interrupted(
         return 1
 
     beside = start(concurrency=1)
-    hands = beside.worker._hands
-    assert hands is not None
-    real = Run.ended_well
+    executor = beside.worker._executor
+    assert executor is not None
+    real = Attempt.success
 
-    def late(self: Run, value: Any) -> Any:
-        hands.stop_run(self, "timeout")
+    def late(self: Attempt, value: Any) -> Any:
+        executor.stop_attempt(self, "timeout")
         return real(self, value)
 
-    monkeypatch.setattr(Run, "ended_well", late)
+    monkeypatch.setattr(Attempt, "success", late)
     for _ in range(20):
         assert step.enqueue().result(10) == 1
 

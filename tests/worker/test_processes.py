@@ -98,8 +98,8 @@ def test_no_more_at_once_than_processes(jobs: Any, start: Callable[..., Beside])
     beside = run(jobs, start, concurrency=8)
     made = jobs.app.enqueue_many([jobs.pid.call(0.05) for _ in range(12)])
     assert len({job.result(30) for job in made}) == 2
-    assert beside.worker._hands is not None
-    wait_until(lambda: beside.worker._hands is not None and beside.worker._hands.count == 0)
+    assert beside.worker._executor is not None
+    wait_until(lambda: beside.worker._executor is not None and beside.worker._executor.count == 0)
 
 
 def test_busy_processes_hold_up_no_other_queue(jobs: Any, start: Callable[..., Beside]) -> None:
@@ -107,7 +107,7 @@ def test_busy_processes_hold_up_no_other_queue(jobs: Any, start: Callable[..., B
     beside = start(jobs.app, queues={QUEUE: 1, far: 1}, app_ref=REF, processes=1, concurrency=10)
     jobs.pid.enqueue().result(30)
     slow = jobs.app.enqueue_many([jobs.pid.call(3.0) for _ in range(5)])
-    wait_until(lambda: beside.worker.lanes[0].crowded, why="more jobs came than processes are free")
+    wait_until(lambda: beside.worker.queues[0].lacks_processes, why="more jobs came than processes are free")
     quick = jobs.app.enqueue_many([jobs.on_loop.call(_queue=far) for _ in range(20)])
     assert [job.result(2) for job in quick] == [os.getpid()] * 20
     assert [job.state() for job in slow].count("running") == 1

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import fairness
-from qdeck._worker.shares import Account, Shares
+from qdeck._worker.fair_share import FairShare, QueueUse
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class Simulation:
     """A worker with queues that always have jobs: what ends is reported to its queue, which may claim in that poll."""
 
     def __init__(self, weights: list[int], concurrency: int, seed: int, *, quick: int = 0) -> None:
-        self.accounts = [Account(weight) for weight in weights]
-        self.shares = Shares()
+        self.accounts = [QueueUse(weight) for weight in weights]
+        self.shares = FairShare()
         self.random = random.Random(seed)
         self.free = concurrency
         self.quick = quick
@@ -44,9 +44,9 @@ class Simulation:
     def poll(self, queue: int, active: list[int]) -> None:
         """One poll of a queue: it claims what its share entitles it to."""
         rivals = [self.accounts[n] for n in active]
-        room = self.shares.part(self.accounts[queue], rivals, self.free, self.quick)
+        room = self.shares.slots_for(self.accounts[queue], rivals, self.free, self.quick)
         self.claim = max(self.claim, room)
-        self.accounts[queue].charge(room)
+        self.accounts[queue].count_started(room)
         self.free -= room
         for _ in range(room):
             now = self.running[0][0] if self.running else 0.0
@@ -97,7 +97,7 @@ def test_a_thousand_queues_share_evenly() -> None:
 @given(weight=st.integers(1, 9), idle=st.integers(1, 2000), seed=st.integers(0, 99))
 def test_a_queue_that_was_idle_gets_its_share_and_no_more(weight: int, idle: int, seed: int) -> None:
     worker = Simulation([1, weight], 10, seed)
-    worker.accounts[1].rests = True
+    worker.accounts[1].is_idle = True
     worker.run(idle, [0])
     worker.order.clear()
     worker.run(300 * (1 + weight))
@@ -107,16 +107,16 @@ def test_a_queue_that_was_idle_gets_its_share_and_no_more(weight: int, idle: int
 
 
 def test_one_queue_gets_all_free_slots() -> None:
-    account = Account(3)
-    assert Shares().part(account, [account], 50, 0) == 50
+    account = QueueUse(3)
+    assert FairShare().slots_for(account, [account], 50, 0) == 50
 
 
 def test_what_was_given_back_does_not_count() -> None:
-    shares, one, two = Shares(), Account(1), Account(1)
-    one.charge(10)
-    one.charge(-10)
+    shares, one, two = FairShare(), QueueUse(1), QueueUse(1)
+    one.count_started(10)
+    one.count_started(-10)
     assert shares.choose([one, two]) is one
-    assert shares.part(two, [one, two], 10, 0) == 5
+    assert shares.slots_for(two, [one, two], 10, 0) == 5
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
@@ -161,10 +161,10 @@ def test_a_single_job_beside_a_busy_queue_starts_promptly(app: qdeck.App, start:
 
     app.enqueue_many([busy.call() for _ in range(2_000)])
     beside = start(queues={QUEUE: 1, FAR: 1}, concurrency=10)
-    hands = beside.worker._hands
-    assert hands is not None
-    wait_until(lambda: hands.done > 50)
-    before = hands.done
+    executor = beside.worker._executor
+    assert executor is not None
+    wait_until(lambda: executor.done > 50)
+    before = executor.done
     rare.enqueue()
     assert begun.wait(30)
-    assert hands.done - before <= 60, "it started after what ran then had ended"
+    assert executor.done - before <= 60, "it started after what ran then had ended"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import redis
 
     import qdeck
-    from qdeck._worker.lane import Lane
-    from qdeck._worker.run import Run
+    from qdeck._worker.attempt import Attempt
+    from qdeck._worker.worker_queue import WorkerQueue
 
 QUEUE = "test:actions"
 FAR = "test:far:actions"
@@ -89,9 +89,9 @@ def test_a_job_that_is_taken_from_its_worker_stops_soon(
 
     beside = start(concurrency=1, lease=LEASE_S)
     job = running(step.enqueue())
-    pump = beside.worker._pump
+    pump = beside.worker._claim_loop
     assert pump is not None
-    pump.claims = False
+    pump.is_claiming = False
     began = time.monotonic()
     assert app.client.run(programs.call(ops.change(QUEUE, verb, [(job.id, "running")]))) == ["ok"]
     assert stopped.wait(30)
@@ -108,11 +108,11 @@ def test_other_workers_are_not_disturbed(
 
     looked: list[str] = []
 
-    def look(self: Heartbeat, lane: Lane[Run], real: Any = Heartbeat.look) -> None:
-        looked.append(lane.worker)
-        real(self, lane)
+    def check_now(self: Heartbeat, queue: WorkerQueue[Attempt], real: Any = Heartbeat.check_now) -> None:
+        looked.append(queue.worker)
+        real(self, queue)
 
-    monkeypatch.setattr(Heartbeat, "look", look)
+    monkeypatch.setattr(Heartbeat, "check_now", check_now)
     workers = [start(concurrency=1, lease=LEASE_S).worker.id for _ in range(2)]
     made = [running(step.enqueue()) for _ in workers]
     for job in made:
@@ -157,7 +157,7 @@ def test_a_cut_connection_is_mended(app: qdeck.App, raw: redis.Redis, start: Cal
 def test_an_idle_worker_waits_on_one_connection(
     app: qdeck.App, raw: redis.Redis, start: Callable[..., Beside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck._worker.ears.LONGEST_S", 0.2)
+    monkeypatch.setattr("qdeck._worker.blocking_wait.LONGEST_S", 0.2)
 
     @app.task
     async def step() -> int:

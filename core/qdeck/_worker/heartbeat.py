@@ -1,4 +1,4 @@
-"""Renews leases from a thread of its own, so that a handler that blocks the loop does not lose its job."""
+"""The heartbeat: renews leases from its own thread, so that a handler that blocks the loop keeps its job."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._redis.commands import Program
-    from qdeck._worker.lane import Lane
-    from qdeck._worker.run import Run, StopReason
+    from qdeck._worker.attempt import Attempt, StopReason
+    from qdeck._worker.worker_queue import WorkerQueue
 
 _log = logging.getLogger(__name__)
 IDLE_PRESENCE_S: Final = 20.0
@@ -28,155 +28,161 @@ BEAT_SLICE: Final = 500
 
 
 class Heartbeat:
-    """Beats for all that a worker holds, says that the worker is there, and hears what it is asked to do."""
+    """A thread that renews leases, publishes the worker's state and reads requests to the worker."""
 
     def __init__(
         self,
         endpoint: Endpoint,
-        lanes: list[Lane[Run]],
+        queues: list[WorkerQueue[Attempt]],
         *,
         lease_ms: int,
         describe: Callable[[], dict[str, object]],
         tasks: Callable[[], list[str]],
-        stop_run: Callable[[Run, StopReason], None],
-        obey: Callable[[str], None],
+        stop_attempt: Callable[[Attempt, StopReason], None],
+        on_request: Callable[[str], None],
     ) -> None:
-        # A beat that does not get through soon is of no use: the next one says the same.
+        # A beat that does not arrive soon is of no use: the next one sends the same.
         self._timeout = max(0.5, min(5.0, lease_ms / 3000))
         self._client = SyncClient(Endpoint(endpoint.url, timeout=self._timeout), patience=0.0)
-        self._lanes = lanes
+        self._queues = queues
         self._lease_s = lease_ms / 1000
         self._describe = describe
         self._tasks = tasks
-        self._stop_run = stop_run
-        self._obey = obey
+        self._stop_attempt = stop_attempt
+        self._on_request = on_request
         self._ended = threading.Event()
         self._woken = threading.Event()
-        self._asked: deque[Lane[Run]] = deque()  # queues to look at now
+        self._stop_reason: deque[WorkerQueue[Attempt]] = deque()  # queues to check now
         self._thread = threading.Thread(target=self._loop, name="qdeck-heartbeat", daemon=True)
-        self._told = 0.0
-        self._held_up = False
-        self._watched = self._woke = 0.0
+        self._registered_at = 0.0
+        self._was_suspended = False
+        self._checked_at = self._resumed_at = 0.0
         self.started = False
         self.now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
 
     def start(self) -> None:
-        """Starts to beat."""
+        """Start the thread."""
         self.started = True
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops, and takes the worker's name off the list."""
+        """Stop the thread and remove the worker from the list of workers."""
         self._ended.set()
         self._woken.set()
         self._thread.join(timeout=10)
         worker = str(self._describe()["id"])
         with contextlib.suppress(QdeckError):
-            self._client.run(_leave(worker))
+            self._client.run(_unregister(worker))
         self._client.close()
 
-    def _pause(self) -> float:
+    def _interval(self) -> float:
         shortest = self._lease_s
-        for lane in self._lanes:
-            for run in list(lane.held.values()):
-                own = run.plan.head.lease_ms
+        for queue in self._queues:
+            for attempt in list(queue.held.values()):
+                own = attempt.spec.head.lease_ms
                 shortest = min(shortest, own / 1000) if own else shortest
         return shortest / 4
 
     def _loop(self) -> None:
         while not self._ended.is_set():
             try:
-                self._once()
+                self._beat_all()
             except Exception:  # noqa: BLE001 - logged with its traceback
-                # Without this thread every lease runs out: the next beat may go better.
+                # Without this thread every lease expires: the next beat may succeed.
                 _log.exception("a heartbeat failed")
-            self._woken.wait(0.0 if self._held_up else min(self._pause(), 1.0))
+            self._woken.wait(0.0 if self._was_suspended else min(self._interval(), 1.0))
             self._woken.clear()
 
-    def _once(self) -> None:
+    def _beat_all(self) -> None:
         began = time.monotonic()
-        asked = {self._asked.popleft() for _ in range(len(self._asked))}
-        for lane in self._lanes:
-            self._beat(lane, lane in asked)
-        # A beat that took longer than it may have was held up by a stop of this process: the next one tells.
-        self._held_up = time.monotonic() - began > 2 * self._timeout + 0.5
-        if not self._held_up:
-            self._judge(time.monotonic())
-        busy = any(lane.held for lane in self._lanes)
-        if time.monotonic() - self._told >= (BUSY_PRESENCE_S if busy else IDLE_PRESENCE_S):
-            self._tell()
+        sent_at = {self._stop_reason.popleft() for _ in range(len(self._stop_reason))}
+        for queue in self._queues:
+            self._beat(queue, queue in sent_at)
+        # A beat that took longer than its timeout means that this process was suspended: wait for the next one.
+        self._was_suspended = time.monotonic() - began > 2 * self._timeout + 0.5
+        if not self._was_suspended:
+            self._stop_lost(time.monotonic())
+        busy = any(queue.held for queue in self._queues)
+        if time.monotonic() - self._registered_at >= (BUSY_PRESENCE_S if busy else IDLE_PRESENCE_S):
+            self._publish()
 
-    def look(self, lane: Lane[Run]) -> None:
-        """Ask at once what became of the jobs of a queue; from any thread."""
-        self._asked.append(lane)
+    def check_now(self, queue: WorkerQueue[Attempt]) -> None:
+        """Renew the leases of a queue's jobs now, from any thread; the reply names cancelled and lost ones."""
+        self._stop_reason.append(queue)
         self._woken.set()
 
-    def _beat(self, lane: Lane[Run], at_once: bool) -> None:
-        # A copy, because the loop takes jobs in and out meanwhile. Jobs claimed a moment ago need no beat yet.
+    def _beat(self, queue: WorkerQueue[Attempt], at_once: bool) -> None:
+        # A copy, because the loop changes `held` meanwhile. Jobs claimed a moment ago need no beat yet.
         now = time.monotonic()
-        runs = [run for run in list(lane.held.values()) if at_once or now - run.renewed >= self._length(run) / 5]
-        for at in range(0, len(runs), BEAT_SLICE):
-            part = runs[at : at + BEAT_SLICE]
-            self._renew(lane, part)
+        attempts = [
+            attempt
+            for attempt in list(queue.held.values())
+            if at_once or now - attempt.renewed >= self._lease_of(attempt) / 5
+        ]
+        for at in range(0, len(attempts), BEAT_SLICE):
+            slots_for = attempts[at : at + BEAT_SLICE]
+            self._renew(queue, slots_for)
 
-    def watch(self) -> None:
-        """Tells handlers for whom nothing got through for nearly the whole lease: they must know before others start.
+    def check_leases(self) -> None:
+        """Stop handlers whose lease was not renewed for most of its length, before others start their jobs.
 
         The worker's loop calls it often, because a beat may wait for its answer until the lease is over.
         """
         now = time.monotonic()
-        if now - self._watched > max(0.3, self._lease_s / 5):
-            # This process was stopped, and perhaps the server with it, as on a laptop that slept. Leases that ran out
-            # meanwhile have a time of grace there: a beat must tell what became of them, not the clock.
-            self._woke = now
-        self._watched = now
-        if now - self._woke > self._lease_s / 3:
-            self._judge(now)
+        if now - self._checked_at > max(0.3, self._lease_s / 5):
+            # This process was suspended, and perhaps the server with it, as on a laptop that slept. Leases that expired
+            # meanwhile have a grace period there: only a beat shows which are lost, not the clock.
+            self._resumed_at = now
+        self._checked_at = now
+        if now - self._resumed_at > self._lease_s / 3:
+            self._stop_lost(now)
 
-    def _judge(self, now: float) -> None:
-        for lane in self._lanes:
-            for run in list(lane.held.values()):
-                if run.stop is None and now - run.renewed > self._length(run) * 0.85:
-                    self._stop_run(run, "lost")
+    def _stop_lost(self, now: float) -> None:
+        for queue in self._queues:
+            for attempt in list(queue.held.values()):
+                if attempt.stop is None and now - attempt.renewed > self._lease_of(attempt) * 0.85:
+                    self._stop_attempt(attempt, "lost")
 
-    def _length(self, run: Run) -> float:
-        own = run.plan.head.lease_ms
+    def _lease_of(self, attempt: Attempt) -> float:
+        own = attempt.spec.head.lease_ms
         return own / 1000 if own else self._lease_s
 
-    def _renew(self, lane: Lane[Run], runs: list[Run]) -> None:
+    def _renew(self, queue: WorkerQueue[Attempt], attempts: list[Attempt]) -> None:
         sent = time.monotonic()
         try:
             beat = self._client.run(
-                programs.call(ops.beat(lane.queue, [(run.claimed.id, run.claimed.token) for run in runs]))
+                programs.call(
+                    ops.beat(queue.name, [(attempt.claimed.id, attempt.claimed.token) for attempt in attempts])
+                )
             )
         except QdeckError:
             return
         lost, cancels = set(beat.lost), set(beat.cancels)
-        for run in runs:
-            job_id = run.claimed.id
+        for attempt in attempts:
+            job_id = attempt.claimed.id
             if job_id in lost:
-                # A job that ended while the beat was under way is not in hand any more, and not lost.
-                if lane.held.get(job_id) is run and not run.abandoned:
-                    self._stop_run(run, "lost")
+                # A job that ended while the beat was sent is not held any more, and not lost.
+                if queue.held.get(job_id) is attempt and not attempt.abandoned:
+                    self._stop_attempt(attempt, "lost")
             else:
-                run.renewed = sent
+                attempt.renewed = sent
             if job_id in cancels:
-                self._stop_run(run, "cancelled")
+                self._stop_attempt(attempt, "cancelled")
 
-    def _tell(self) -> None:
-        described = self._describe() | {"heartbeat_ms": self.now_ms()}
+    def _publish(self) -> None:
+        state = self._describe() | {"heartbeat_ms": self.now_ms()}
         try:
-            word = self._client.run(
-                _tell(str(described["id"]), codec.encode_json(described), codec.encode_json(self._tasks()))
+            request = self._client.run(
+                _publish(str(state["id"]), codec.encode_json(state), codec.encode_json(self._tasks()))
             )
         except QdeckError:
             return
-        self._told = time.monotonic()
-        if word:
-            self._obey(word)
+        self._registered_at = time.monotonic()
+        if request:
+            self._on_request(request)
 
 
-def _tell(worker: str, text: bytes, tasks: bytes) -> Program[str]:
+def _publish(worker: str, text: bytes, tasks: bytes) -> Program[str]:
     replies = yield ask(
         (b"HSET", keys.WORKERS, worker, text),
         (b"HGET", keys.CONTROL, worker),
@@ -186,5 +192,5 @@ def _tell(worker: str, text: bytes, tasks: bytes) -> Program[str]:
     return replies[1].decode() if isinstance(replies[1], bytes) else ""
 
 
-def _leave(worker: str) -> Program[None]:
+def _unregister(worker: str) -> Program[None]:
     yield ask(*((b"HDEL", key, worker) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode())

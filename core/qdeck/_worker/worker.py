@@ -1,4 +1,4 @@
-"""The worker's life: it starts, takes its turns, finishes or gives back on SIGTERM, and ends."""
+"""The worker: starts its parts, runs until it is stopped, then finishes running jobs or gives them back."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._errors import InvalidOption
 from qdeck._redis import AsyncClient
 from qdeck._schedules.ticker import Ticker
-from qdeck._worker.capture import Capture
-from qdeck._worker.hands import Hands
+from qdeck._worker.claim_loop import ClaimLoop
+from qdeck._worker.executor import Executor
 from qdeck._worker.heartbeat import Heartbeat
-from qdeck._worker.lane import Lane
-from qdeck._worker.pump import Pump
-from qdeck._worker.requests import StopRequests
+from qdeck._worker.output_capture import OutputCapture
+from qdeck._worker.stop_requests import StopRequests
+from qdeck._worker.worker_queue import WorkerQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from qdeck._app import App
-    from qdeck._worker.run import Run, StopReason
+    from qdeck._worker.attempt import Attempt, StopReason
 
 _log = logging.getLogger(__name__)
 Event = dict[str, Any]
 LEASE_S: Final = 20.0
 GRACE_S: Final = 30.0
-FAREWELL_S: Final = 10.0  # how long a worker that ends tries to give back what it holds
+GIVE_BACK_TIMEOUT_S: Final = 10.0  # how long a worker that stops tries to give back its jobs
 
 
 def _no_event(_: Event) -> None:
@@ -41,7 +41,7 @@ def _no_event(_: Event) -> None:
 
 
 class Worker:
-    """Runs the jobs of an app's queues until it is told to stop."""
+    """A process that runs the jobs of an app's queues until it is stopped."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class Worker:
         app_ref: str | None = None,
         on_event: Callable[[Event], None] = _no_event,
     ) -> None:
-        """`queues` maps names to weights, by default all queues of the app's tasks. `lease` and `grace` are seconds:
-        how long a job stays ours without a sign of life, and how long running jobs may go on after SIGTERM."""
+        """Set up a worker. `queues` maps names to weights, by default all queues of the app's tasks. `lease`
+        and `grace` are seconds: how long the worker may miss heartbeats before its jobs are given to another,
+        and how long running jobs may continue after SIGTERM."""
         if concurrency < 1 or lease < 0.1 or grace < 0:
             raise InvalidOption(
                 f"concurrency {concurrency}, lease {lease}, grace {grace}",
@@ -68,7 +69,9 @@ class Worker:
         chosen = {app.queue_name(name): weight for name, weight in (queues or own).items()}
         if any(weight < 1 for weight in chosen.values()):
             raise InvalidOption(f"weights {chosen}", hint="give whole numbers from 1 up")
-        self.lanes: list[Lane[Run]] = [Lane(name, weight, self.id) for name, weight in chosen.items()]
+        self.queues: list[WorkerQueue[Attempt]] = [
+            WorkerQueue(name, weight, self.id) for name, weight in chosen.items()
+        ]
         self.concurrency = concurrency
         self._lease_ms = round(lease * 1000)
         self._grace = grace
@@ -76,16 +79,16 @@ class Worker:
         self._app_ref = app_ref
         self._on_event = on_event
         self._started_ms = int(time.time() * 1000)
-        self._asked: str | None = None
+        self._stop_reason: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Event | None = None
-        self._hands: Hands | None = None
-        self._pump: Pump | None = None
+        self._executor: Executor | None = None
+        self._claim_loop: ClaimLoop | None = None
         self._heartbeat: Heartbeat | None = None
         self._left_behind = False
 
     def run(self) -> str:
-        """Runs until SIGTERM, SIGINT, SIGHUP or `stop`; returns what ended it: `stop` or `reload`."""
+        """Run until SIGTERM, SIGINT, SIGHUP or `stop`; return the reason: `stop` or `reload`."""
         runner = asyncio.Runner()
         try:
             return runner.run(self._main())
@@ -97,217 +100,224 @@ class Worker:
         try:
             return await self.serve(signals=True)
         finally:
-            await self.app.aclose()  # what handlers used
+            await self.app.aclose()  # connections that handlers opened
             self._left_behind = await _end_tasks()
 
-    def stop(self, why: str = "stop") -> None:
-        """Asks the worker to end, from any thread: it finishes what runs, or gives it back after the grace."""
+    def stop(self, reason: str = "stop") -> None:
+        """Request the end of the worker, from any thread; running jobs finish, or are given back after the grace."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._ask, why)
+                self._loop.call_soon_threadsafe(self._request_stop, reason)
 
     def wake(self) -> None:
-        """Lets the worker look for work now, from any thread; it does by itself when there is new work."""
+        """Poll all queues now; may be called from any thread. New jobs wake the worker without it."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._look)
+                self._loop.call_soon_threadsafe(self._poll_all)
 
-    def _look(self) -> None:
-        for lane in self.lanes:
-            lane.hungry = True
-        if self._pump is not None:
-            self._pump.stir()
+    def _poll_all(self) -> None:
+        for queue in self.queues:
+            queue.may_have_jobs = True
+        if self._claim_loop is not None:
+            self._claim_loop.wake()
 
     async def serve(self, *, signals: bool = False) -> str:
-        """Runs on the calling loop; for a program that has one."""
+        """Run on the calling loop, for a program that has one."""
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
         client = AsyncClient(self.app.endpoint, patience=self.app.patience)
         ticker = Ticker(client, declared=self.app.schedules, on_event=self.event)
-        pump = self._pump = Pump(client, self.lanes, self.id, self._lease_ms, self.event)
-        hands = self._hands = pump.hands = Hands(
+        claim_loop = self._claim_loop = ClaimLoop(client, self.queues, self.id, self._lease_ms, self.event)
+        executor = self._executor = claim_loop.executor = Executor(
             self.app,
             concurrency=self.concurrency,
             processes=self._processes,
             app_ref=self._app_ref,
-            stir=pump.stir,
+            wake=claim_loop.wake,
             event=self.event,
         )
         beat = self._heartbeat = Heartbeat(
             self.app.endpoint,
-            self.lanes,
+            self.queues,
             lease_ms=self._lease_ms,
             describe=self.describe,
             tasks=lambda: sorted(self.app.tasks),
-            stop_run=self._stop_run_soon,
-            obey=self._obey,
+            stop_attempt=self._stop_attempt_soon,
+            on_request=self._on_request,
         )
-        beat.now_ms = pump.server_ms
-        with Capture(), self._signals() if signals else contextlib.nullcontext():
+        beat.now_ms = claim_loop.server_ms
+        with OutputCapture(), self._signals() if signals else contextlib.nullcontext():
             beside = contextlib.AsyncExitStack()
             try:
-                await pump.open()
+                await claim_loop.open()
                 for one in self.app.beside:
                     await beside.enter_async_context(one())
-                self._started_ms = pump.server_ms()
+                self._started_ms = claim_loop.server_ms()
                 beat.start()
-                self.event({"event": "started", "queues": [lane.queue for lane in self.lanes], "pid": os.getpid()})
+                self.event({"event": "started", "queues": [queue.name for queue in self.queues], "pid": os.getpid()})
                 requests = StopRequests(
-                    client, self.lanes, self.id, look=beat.look, now_ms=pump.server_ms, lease_ms=self._lease_ms
+                    client,
+                    self.queues,
+                    self.id,
+                    check_now=beat.check_now,
+                    now_ms=claim_loop.server_ms,
+                    lease_ms=self._lease_ms,
                 )
-                pump.on_jobs = requests.wait
-                await self._work(pump, hands, beat, ticker, requests)
+                claim_loop.on_jobs = requests.wait
+                await self._work(claim_loop, executor, beat, ticker, requests)
             finally:
                 await beside.aclose()
                 if beat.started:
                     await asyncio.to_thread(beat.stop)
-                await pump.close()
+                await claim_loop.close()
                 await client.close()
-        self.event({"event": "stopped", "done": hands.done, "failed": hands.failed})
-        return self._asked or "stop"
+        self.event({"event": "stopped", "done": executor.done, "failed": executor.failed})
+        return self._stop_reason or "stop"
 
-    async def _work(self, pump: Pump, hands: Hands, beat: Heartbeat, ticker: Ticker, requests: StopRequests) -> None:
-        hands.contexts.capture()
+    async def _work(
+        self, claim_loop: ClaimLoop, executor: Executor, beat: Heartbeat, ticker: Ticker, requests: StopRequests
+    ) -> None:
+        executor.contexts.capture()
         schedules = asyncio.create_task(ticker.run())
-        work = asyncio.create_task(pump.loop())
-        ticks = asyncio.create_task(self._tick(hands, beat))
+        work = asyncio.create_task(claim_loop.loop())
+        watcher = asyncio.create_task(self._watch(executor, beat))
         stops = asyncio.create_task(requests.run())
         ending = asyncio.create_task(self._ended())
         try:
-            await asyncio.wait({work, ticks, stops, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if ticks.done():
-                await ticks  # raises: without it no time limit holds
+            await asyncio.wait({work, watcher, stops, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if watcher.done():
+                await watcher  # raises: without it no time limit holds
             if stops.done():
                 await stops  # raises
             schedules.cancel()
             if not work.done():
-                await self._wind_down(pump, hands, work)
+                await self._wind_down(claim_loop, executor, work)
             if work.done():
                 await work
             else:
-                # The server does not answer: the leases bring back what is in hand.
-                self.event({"event": "left", "running": hands.count})
+                # The server does not answer: the jobs return to the queue when their leases expire.
+                self.event({"event": "left", "running": executor.count})
         finally:
-            tasks = (work, ticks, stops, ending, schedules)
+            tasks = (work, watcher, stops, ending, schedules)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await hands.stop()
+            await executor.stop()
 
-    async def _wind_down(self, pump: Pump, hands: Hands, work: asyncio.Task[None]) -> None:
-        """Finishes what runs within the grace; what still runs then is stopped and given back."""
-        self.event({"event": "stopping", "running": hands.count})
-        pump.claims = False
-        hands.give_back_waiting()
-        pump.finish()
+    async def _wind_down(self, claim_loop: ClaimLoop, executor: Executor, work: asyncio.Task[None]) -> None:
+        """Finish running jobs within the grace; then stop the others and give them back."""
+        self.event({"event": "stopping", "running": executor.count})
+        claim_loop.is_claiming = False
+        executor.give_back_waiting()
+        claim_loop.finish()
         await asyncio.wait({work}, timeout=self._grace)
         if not work.done():
-            for lane in self.lanes:
-                for run in list(lane.held.values()):
-                    hands.stop_run(run, "shutdown")
+            for queue in self.queues:
+                for attempt in list(queue.held.values()):
+                    executor.stop_attempt(attempt, "shutdown")
             await asyncio.wait({work}, timeout=2.0)
         if not work.done():
-            # Handlers that do not stop end with this process: from here on nobody waits for them.
-            for lane in self.lanes:
-                for run in list(lane.held.values()):
-                    run.abandoned = True
-                    lane.endings.append(run.ending("give"))
-                lane.held.clear()
-            hands.count = 0
-            pump.stir()
-            await asyncio.wait({work}, timeout=FAREWELL_S)
+            # Handlers that do not stop end with this process: do not wait for them.
+            for queue in self.queues:
+                for attempt in list(queue.held.values()):
+                    attempt.abandoned = True
+                    queue.endings.append(attempt.ending("give"))
+                queue.held.clear()
+            executor.count = 0
+            claim_loop.wake()
+            await asyncio.wait({work}, timeout=GIVE_BACK_TIMEOUT_S)
 
     async def _ended(self) -> None:
         if self._ending is not None:
             await self._ending.wait()
 
-    async def _tick(self, hands: Hands, beat: Heartbeat) -> None:
+    async def _watch(self, executor: Executor, beat: Heartbeat) -> None:
         while True:
             await asyncio.sleep(0.1)
-            beat.watch()
-            hands.check(self.lanes, time.monotonic())
+            beat.check_leases()
+            executor.check(self.queues, time.monotonic())
 
     def event(self, event: Event) -> None:
-        """Tells whoever listens what happened."""
+        """Report an event to `on_event`."""
         try:
             self._on_event({"worker": self.id, **event})
         except Exception:  # noqa: BLE001 - logged with its traceback
-            # It is called from the middle of everything: who listens must not stop who works.
+            # An error in the callback of an application must not stop the worker.
             _log.exception("on_event failed for %s", event.get("event"))
 
     def describe(self) -> dict[str, object]:
-        """What the worker says about itself."""
-        hands = self._hands
+        """Return what the worker publishes about itself."""
+        executor = self._executor
         return {
             "id": self.id,
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "version": _version(),
-            "queues": [lane.queue for lane in self.lanes],
+            "queues": [queue.name for queue in self.queues],
             "concurrency": self.concurrency,
             "started_ms": self._started_ms,
             "state": self._state(),
-            "running": hands.count if hands else 0,
-            "done": hands.done if hands else 0,
-            "failed": hands.failed if hands else 0,
-            "lost": hands.lost if hands else 0,
-            "stuck_handlers": hands.stuck if hands else 0,
+            "running": executor.count if executor else 0,
+            "done": executor.done if executor else 0,
+            "failed": executor.failed if executor else 0,
+            "lost": executor.lost if executor else 0,
+            "stuck_handlers": executor.stuck if executor else 0,
             "rss": _resident_bytes(),
         }
 
     def _state(self) -> str:
         if self._ending is not None and self._ending.is_set():
             return "stopping"
-        return "running" if self._pump is None or self._pump.claims else "quiet"
+        return "running" if self._claim_loop is None or self._claim_loop.is_claiming else "quiet"
 
-    def _ask(self, why: str) -> None:
-        if self._asked == "stop" and why == "reload":
-            return  # who asked to end is not served by a new start
-        if self._asked == "stop" and self._hands is not None:
-            # Asked twice: what runs is stopped at once.
-            for lane in self.lanes:
-                for run in list(lane.held.values()):
-                    self._hands.stop_run(run, "shutdown")
-        self._asked = why
+    def _request_stop(self, reason: str) -> None:
+        if self._stop_reason == "stop" and reason == "reload":
+            return  # a reload does not replace a requested stop
+        if self._stop_reason == "stop" and self._executor is not None:
+            # A second request stops running jobs at once.
+            for queue in self.queues:
+                for attempt in list(queue.held.values()):
+                    self._executor.stop_attempt(attempt, "shutdown")
+        self._stop_reason = reason
         if self._ending is not None:
             self._ending.set()
 
-    def _obey(self, word: str) -> None:
+    def _on_request(self, word: str) -> None:
         if self._loop is None:
             return
         if word == "stop":
-            self._loop.call_soon_threadsafe(self._ask, "stop")
+            self._loop.call_soon_threadsafe(self._request_stop, "stop")
         elif word == "quiet":
-            self._loop.call_soon_threadsafe(self._be_quiet)
+            self._loop.call_soon_threadsafe(self._stop_claiming)
 
-    def _be_quiet(self) -> None:
-        if self._pump is not None and self._pump.claims:
-            self._pump.claims = False
+    def _stop_claiming(self) -> None:
+        if self._claim_loop is not None and self._claim_loop.is_claiming:
+            self._claim_loop.is_claiming = False
             self.event({"event": "quiet"})
 
-    def _stop_run_soon(self, run: Run, reason: StopReason) -> None:
-        if self._loop is not None and self._hands is not None:
-            # At once for handlers in threads, which look at the event; the rest happens on the loop.
+    def _stop_attempt_soon(self, attempt: Attempt, reason: StopReason) -> None:
+        if self._loop is not None and self._executor is not None:
+            # Handlers in threads read this event at once; the loop does the rest.
             if reason == "lost":
-                run.context().lease_lost.set()
+                attempt.context().lease_lost.set()
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._hands.stop_run, run, reason)
+                self._loop.call_soon_threadsafe(self._executor.stop_attempt, attempt, reason)
 
     @contextlib.contextmanager
     def _signals(self) -> Any:
         loop = asyncio.get_running_loop()
-        asked = {signal.SIGTERM: "stop", signal.SIGINT: "stop", signal.SIGHUP: "reload"}
-        for number, why in asked.items():
-            loop.add_signal_handler(number, self._ask, why)
+        reasons = {signal.SIGTERM: "stop", signal.SIGINT: "stop", signal.SIGHUP: "reload"}
+        for number, reason in reasons.items():
+            loop.add_signal_handler(number, self._request_stop, reason)
         try:
             yield
         finally:
-            for number in asked:
+            for number in reasons:
                 loop.remove_signal_handler(number)
 
 
 async def _end_tasks() -> bool:
-    """Cancels what handlers left on the loop; true when some of it goes on for all that, and ends with the process."""
+    """Cancel the tasks that handlers left on the loop; return whether some of them still run."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

@@ -15,7 +15,7 @@ from qdeck._app import App, Task
 from qdeck._context import Failure, current_job
 from qdeck._errors import InvalidOption
 from qdeck._options import Options
-from qdeck._worker.capture import write_to_current
+from qdeck._worker.output_capture import write_to_current
 from qdeck.compat._records import TaskRecord
 
 if TYPE_CHECKING:

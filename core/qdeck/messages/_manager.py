@@ -15,7 +15,7 @@ from qdeck._engine import codec, ops, programs
 from qdeck._errors import Reject, UsageError
 from qdeck._options import read_duration, retry_delay_ms
 from qdeck._redis.both import AsyncRunner, BlockingRunner, Both
-from qdeck._worker.run import error_event
+from qdeck._worker.attempt import error_event
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
 from qdeck.messages import _transport as transport

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._context import current_job
 from qdeck._errors import InvalidName, JobCancelled, LeaseLost, PayloadNotSerializable, Reject, UsageError
 from qdeck._names import QueueType
-from qdeck._worker.run import is_final
+from qdeck._worker.attempt import is_final
 from qdeck._worker.worker import Worker
 from qdeck.messages import _checks as checks
 from qdeck.messages import _cleaning as cleaning

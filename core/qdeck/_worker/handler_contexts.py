@@ -1,4 +1,4 @@
-"""A context of its own (`contextvars`) for each job: what one sets, no other sees."""
+"""A `contextvars` context for each job: no job sees what another has set."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ from qdeck._context import running
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
 
-    from qdeck._worker.run import Run
+    from qdeck._worker.attempt import Attempt
 
 
-class Contexts:
-    """Makes the contexts of jobs: copies of the one in which the application started the worker."""
+class HandlerContexts:
+    """Factory of job contexts: copies of the context in which the application started the worker."""
 
     def __init__(self) -> None:
         self._base = copy_context()
 
     def capture(self) -> None:
-        """Let jobs start with what the calling code has set."""
+        """Start jobs with what the calling code has set."""
         self._base = copy_context()
 
     def make(self) -> Context:
-        """A fresh context."""
+        """Return a fresh context."""
         return self._base.copy()
 
 
-def call(run: Run, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Call the handler of a run, as its job's context has to do it: `current_job` returns this job from now on."""
-    running.set(run)
-    return run.function()(*args, **kwargs)
+def call(attempt: Attempt, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Call the handler of an attempt inside its context: `current_job` returns its job from now on."""
+    running.set(attempt)
+    return attempt.function()(*args, **kwargs)
 
 
-def first_step(run: Run, args: list[Any], kwargs: dict[str, Any]) -> tuple[Coroutine[Any, Any, Any] | None, Any]:
-    """Run an async handler until it waits; returns it with what it waits for, or none with its result.
+def first_step(
+    attempt: Attempt, args: list[Any], kwargs: dict[str, Any]
+) -> tuple[Coroutine[Any, Any, Any] | None, Any]:
+    """Run an async handler until it waits; return it and what it awaits, or None and its result.
 
     Many handlers never wait: for them this is all, and costs a third of what a generator around it does.
     """
-    awaitable = call(run, args, kwargs)
+    awaitable = call(attempt, args, kwargs)
     coroutine = awaitable if type(awaitable) is types.CoroutineType else _as_coroutine(awaitable)
     try:
         return coroutine, coroutine.send(None)

@@ -1,4 +1,4 @@
-"""Captures what handlers print and log, each job's apart, without a cost for those that are silent."""
+"""Captures what handlers print and log, separately for each job, at no cost for silent ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_LOG: Final = 131_072
 
 
 class Output:
-    """The last 128 KiB that a run wrote."""
+    """The last 128 KiB that an attempt wrote."""
 
     __slots__ = ("_parts", "_size", "dropped")
 
@@ -23,7 +23,7 @@ class Output:
         self.dropped = 0
 
     def write(self, text: str) -> None:
-        """Adds text; the oldest goes when there is too much."""
+        """Add text; drop the oldest beyond the limit."""
         if not text:
             return
         self._parts.append(text[-MAX_LOG:])
@@ -39,7 +39,7 @@ class Output:
         self._size = len(self._parts[0])
 
     def bytes(self) -> bytes:
-        """All that is kept."""
+        """Return all kept output."""
         self._cut()
         raw = self._parts[0].encode("utf-8", "backslashreplace")
         kept = raw[-MAX_LOG:].decode("utf-8", "ignore").encode()
@@ -49,25 +49,25 @@ class Output:
 
 
 class Captured(Protocol):
-    """What is needed of a run to keep its output."""
+    """The part of an attempt that keeps its output."""
 
     abandoned: bool
     output: Output | None
 
 
 def write_to_current(text: str) -> bool:
-    """Adds text to the output of the run that this code belongs to; false when it belongs to none."""
-    run: Captured | None = running.get()
-    if run is None or run.abandoned:
+    """Add text to the output of the current attempt; return False outside of one."""
+    attempt: Captured | None = running.get()
+    if attempt is None or attempt.abandoned:
         return False
-    if run.output is None:
-        run.output = Output()
-    run.output.write(text)
+    if attempt.output is None:
+        attempt.output = Output()
+    attempt.output.write(text)
     return True
 
 
 class _Tee:
-    """Stands for stdout or stderr: what a handler writes goes to its job's record and on to the stream."""
+    """A stand-in for stdout or stderr that writes to the job's output and to the stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -78,7 +78,7 @@ class _Tee:
         return count
 
     def pass_on(self, text: str) -> None:
-        """Writes to the stream only."""
+        """Write to the stream only."""
         self._stream.write(text)
 
     def writelines(self, lines: list[str]) -> None:
@@ -93,7 +93,7 @@ class _LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         others = [handler for handler in logging.getLogger().handlers if handler is not self]
         try:
-            # A handler of the application's own may print through the captured stream: then it is there already.
+            # A handler of the application may print through the captured stream: then the text is there already.
             own = record.name.startswith("qdeck.")  # the worker's lines about a job are not the job's output
             if not own and not any(isinstance(getattr(handler, "stream", None), _Tee) for handler in others):
                 write_to_current(self.format(record) + "\n")
@@ -105,7 +105,7 @@ class _LogHandler(logging.Handler):
 
 
 class _Installed:
-    """What is in place now, for all workers of this process: twice would record everything twice."""
+    """What is installed for all workers of this process: twice would record everything twice."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -139,8 +139,8 @@ class _Installed:
 _installed = _Installed()
 
 
-class Capture:
-    """Puts the capture in place, and takes it away again with the last worker of the process."""
+class OutputCapture:
+    """A context that installs the capture and removes it with the last worker of the process."""
 
     def __enter__(self) -> Self:
         with _installed.lock:

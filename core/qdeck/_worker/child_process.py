@@ -1,4 +1,4 @@
-"""The child process: `python -m qdeck._worker.child MODULE:APP FD` runs jobs that its worker sends."""
+"""The program of a child process: `python -m qdeck._worker.child_process MODULE:APP FD` runs a worker's jobs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import msgspec
 from qdeck._context import JobContext, read_failure, running
 from qdeck._engine import codec
 from qdeck._errors import PayloadNotSerializable, PayloadTooLarge
-from qdeck._worker.capture import Capture, Output
-from qdeck._worker.loading import load_app
-from qdeck._worker.processes import Order, Report
-from qdeck._worker.run import asked_delay_ms, error_event, is_final
+from qdeck._worker.app_loader import load_app
+from qdeck._worker.attempt import error_event, is_final, requested_delay_ms
+from qdeck._worker.output_capture import Output, OutputCapture
+from qdeck._worker.process_executor import ChildRequest, ChildResult
 
 
-class _Run:
-    """The part of a run that the capture and `current_job` need."""
+class _ChildAttempt:
+    """The part of an attempt that the output capture and `current_job` need."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -34,33 +34,33 @@ class _Run:
         return self._context
 
 
-def _run(app: Any, order: Order) -> Report:
-    """Runs a job. Called in a context of its own."""
-    facts = order.facts | {"tags": tuple(order.facts["tags"])}
-    run = _Run(JobContext(task=order.task, **facts))
-    task = app.tasks.get(order.task)
+def _run(app: Any, request: ChildRequest) -> ChildResult:
+    """Run a job. Call it in a context of its own."""
+    facts = request.facts | {"tags": tuple(request.facts["tags"])}
+    attempt = _ChildAttempt(JobContext(task=request.task, **facts))
+    task = app.tasks.get(request.task)
     if task is None:
-        return Report(unknown=True)
-    running.set(run)
-    report, begun = Report(), time.monotonic()
+        return ChildResult(unknown=True)
+    running.set(attempt)
+    report, begun = ChildResult(), time.monotonic()
     try:
         function = task.function
         args: list[Any]
         kwargs: dict[str, Any]
-        if order.failure:
-            args, kwargs = [read_failure(run.context().queue, order.body)], {}
+        if request.failure:
+            args, kwargs = [read_failure(attempt.context().queue, request.body)], {}
         else:
-            args, kwargs = codec.decode_call(order.body)
+            args, kwargs = codec.decode_call(request.body)
         value = function(*args, **kwargs)
         if inspect.isawaitable(value):
             value = asyncio.run(_await(value))
-        report.result = b"" if value is None else _encode(order.task, value, app.max_payload)
+        report.result = b"" if value is None else _encode(request.task, value, app.max_payload)
     except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the job, not the child
         ran_ms = round(1000 * (time.monotonic() - begun))
-        report.event = error_event(error, run.context().worker, run.context().attempt, ran_ms)
+        report.event = error_event(error, attempt.context().worker, attempt.context().attempt, ran_ms)
         report.rejected = is_final(error)
-        report.delay_ms = asked_delay_ms(error)
-    report.log = b"" if run.output is None else run.output.bytes()
+        report.delay_ms = requested_delay_ms(error)
+    report.log = b"" if attempt.output is None else attempt.output.bytes()
     return report
 
 
@@ -79,19 +79,19 @@ def _encode(task: str, value: Any, most: int) -> bytes:
 
 
 def main() -> None:
-    """Runs jobs until the worker closes the pipe."""
-    # These go to the whole process group and are the worker's to handle: it lets what runs end, and closes the pipe.
+    """Run jobs until the worker closes the pipe."""
+    # These signals reach the whole process group; the worker handles them: running jobs end, then it closes the pipe.
     # A handler that does nothing, rather than SIG_IGN, because processes that a job starts would inherit that.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     app = load_app(sys.argv[1])
     app.autodiscover(*sys.argv[3:])
     pipe: pipes.Connection[bytes, bytes] = pipes.Connection(int(sys.argv[2]))
-    with Capture():
+    with OutputCapture():
         while True:
             try:
-                order = msgspec.msgpack.decode(pipe.recv_bytes(), type=Order)
-                pipe.send_bytes(msgspec.msgpack.encode(copy_context().run(_run, app, order)))
+                request = msgspec.msgpack.decode(pipe.recv_bytes(), type=ChildRequest)
+                pipe.send_bytes(msgspec.msgpack.encode(copy_context().run(_run, app, request)))
             except (EOFError, OSError):
                 return
 

@@ -1,4 +1,4 @@
-"""Runs async handlers on the loop: a few coroutines that take jobs from one line, no task per job."""
+"""Runs async handlers on the loop: a few coroutines take jobs from one deque, without a task for each job."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from qdeck._worker.contexts import first_step, further_steps
-from qdeck._worker.run import STOPS
+from qdeck._worker.attempt import STOP_ERRORS
+from qdeck._worker.handler_contexts import first_step, further_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._engine.ops import Ending
-    from qdeck._worker.contexts import Contexts
-    from qdeck._worker.run import Run
+    from qdeck._worker.attempt import Attempt
+    from qdeck._worker.handler_contexts import HandlerContexts
 
-# Handlers that never suspend would hold the loop: after so long the others get a turn.
-HOLD_S: Final = 0.0007
+# Handlers that never suspend would block the loop: after so long it yields.
+LOOP_HOLD_S: Final = 0.0007
 
 
-class Runners:
-    """At most `most` handlers at once. One that does not end when told is given up and replaced.
+class AsyncExecutor:
+    """Coroutines that run at most `most` handlers at once; one that does not stop is abandoned and replaced.
 
     A runner whose task was cancelled, by the worker or by a handler, is replaced as well: nothing of it can reach
     another job.
     """
 
-    def __init__(self, finish: Callable[[Run, Ending | None], None], contexts: Contexts, most: int) -> None:
+    def __init__(self, finish: Callable[[Attempt, Ending | None], None], contexts: HandlerContexts, most: int) -> None:
         self._finish = finish
         self._contexts = contexts
         self._most = most
-        self.waiting: deque[Run] = deque()
+        self.waiting: deque[Attempt] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._count = 0
@@ -40,31 +40,31 @@ class Runners:
         self._mark = 0.0
         self._ended = False
 
-    def put(self, run: Run) -> None:
-        """Runs a job as soon as there is room."""
-        self.waiting.append(run)
+    def put(self, attempt: Attempt) -> None:
+        """Run a job as soon as a coroutine is free."""
+        self.waiting.append(attempt)
         if not self._waking:
             self._wake_one()
 
-    def take_waiting(self) -> list[Run]:
-        """Takes out the jobs that were not begun."""
+    def take_waiting(self) -> list[Attempt]:
+        """Remove and return the jobs that have not started."""
         taken = list(self.waiting)
         self.waiting.clear()
         return taken
 
     def replace(self) -> None:
-        """Let another runner take the place of one that is given up."""
+        """Let another coroutine replace an abandoned one."""
         self._count -= 1
         if self.waiting:
             self._wake_one()
 
-    def interrupt(self, run: Run) -> None:
-        """Cancels the handler of a run, if it runs here now."""
-        if isinstance(run.thread, asyncio.Task):
-            run.thread.cancel()
+    def interrupt(self, attempt: Attempt) -> None:
+        """Cancel the handler of an attempt, if it runs here now."""
+        if isinstance(attempt.thread, asyncio.Task):
+            attempt.thread.cancel()
 
     async def stop(self) -> None:
-        """Ends the runners."""
+        """Stop the coroutines."""
         self._ended = True
         for task in list(self._tasks):
             task.cancel()
@@ -75,7 +75,7 @@ class Runners:
     def _wake_one(self) -> None:
         while self._idle:
             idle = self._idle.pop()
-            if not idle.done():  # else its runner was cancelled meanwhile, and ends
+            if not idle.done():  # else its coroutine was cancelled, and ends
                 self._waking = True
                 idle.set_result(None)
                 return
@@ -92,14 +92,14 @@ class Runners:
         except asyncio.CancelledError:
             if self._ended:
                 raise
-            # A handler that ended long ago left something behind that cancels its task, which is this one.
+            # A callback of an earlier handler cancelled the task that it ran in, which is this one.
             replaced = False
         if not replaced and not self._ended:
             self._waking = False
             self.replace()
 
     async def _run_waiting(self, me: asyncio.Task[None] | None) -> bool:
-        """Run jobs until the task cannot run another; true when another runner took its place already."""
+        """Run jobs until this task can run no more; return whether another coroutine has replaced it."""
         loop = asyncio.get_running_loop()
         self._waking = False
         waiting = self.waiting
@@ -111,40 +111,40 @@ class Runners:
                 self._waking = False
                 self._mark = time.monotonic()
                 continue
-            run = waiting.popleft()
+            attempt = waiting.popleft()
             if waiting and not self._waking:
                 self._wake_one()
-            await self._run(run, me)
-            if run.abandoned:
+            await self._run(attempt, me)
+            if attempt.abandoned:
                 return True
             if self._ended or (me is not None and me.cancelling()):
-                # The time-outs and task groups of the next job would take that cancellation for their own.
+                # Timeouts and task groups of the next job would mistake that cancellation for their own.
                 return False
             now = time.monotonic()
-            if now - self._mark > HOLD_S:
+            if now - self._mark > LOOP_HOLD_S:
                 await asyncio.sleep(0)
                 self._mark = time.monotonic()
 
-    async def _run(self, run: Run, me: asyncio.Task[None] | None) -> None:
-        run.thread = me
+    async def _run(self, attempt: Attempt, me: asyncio.Task[None] | None) -> None:
+        attempt.thread = me
         ending: Ending | None
         try:
-            run.begin()
-            if run.stop is not None:
-                raise STOPS[run.stop]
-            args, kwargs = run.arguments()
+            attempt.begin()
+            if attempt.stop is not None:
+                raise STOP_ERRORS[attempt.stop]
+            args, kwargs = attempt.arguments()
             context = self._contexts.make()
-            coroutine, value = context.run(first_step, run, args, kwargs)
+            coroutine, value = context.run(first_step, attempt, args, kwargs)
             if coroutine is not None:
                 value = await further_steps(context, coroutine, value)
-            ending = run.ended_well(value)
+            ending = attempt.success(value)
         except asyncio.CancelledError as error:
-            if run.stop is None and self._ended:
+            if attempt.stop is None and self._ended:
                 raise
-            # The handler was told to stop, or it cancelled itself: then that is its error.
-            ending = run.ended_badly(error if run.stop is None else STOPS[run.stop]())
+            # The handler was stopped, or it cancelled itself: then that is its error.
+            ending = attempt.failure(error if attempt.stop is None else STOP_ERRORS[attempt.stop]())
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the job, not the worker
-            ending = run.ended_badly(error)
+            ending = attempt.failure(error)
         finally:
-            run.thread = None
-        self._finish(run, ending)
+            attempt.thread = None
+        self._finish(attempt, ending)

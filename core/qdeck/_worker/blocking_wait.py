@@ -1,4 +1,4 @@
-"""How a worker waits for what other programs write: tokens that wake it for work, and requests to stop jobs."""
+"""Blocking waits of a worker on keys that other programs write: wake-up tokens and stop requests."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
 
 LONGEST_S: Final = 30.0
-# Where a master may change: a server that went silent must not be listened to for long.
+# Where a master may change: do not wait long for a server that does not answer.
 LONGEST_OF_MANY_S: Final = 5.0
 CHECK_S: Final = 0.25  # between two checks of a cluster
 
 
-class Tokens:
-    """Lists of which each holds a token when there may be work; a worker that is woken takes the token."""
+class WakeUps:
+    """Lists that hold a token while there may be jobs; the worker that wakes takes the token."""
 
     def wait(self, names: Sequence[bytes], seconds: float) -> Program[list[bytes]]:
-        """Block on keys of one server; returns those with news for this worker, perhaps none."""
+        """Block on keys of one server; return those with a token, perhaps none."""
         [reply] = yield wait((b"BLPOP", *names, b"%.3f" % seconds), names[0], seconds)
         return [] if reply is None else [reply[0]]
 
     def take(self, names: Sequence[bytes]) -> Program[list[bytes]]:
-        """Return those with news without waiting."""
+        """Return the keys with a token without waiting."""
         replies = yield [(b"LPOP", name) for name in names]
         return [name for name, reply in zip(names, replies, strict=True) if reply is not None]
 
 
-class Requests:
-    """Streams of requests to stop jobs, each entry with the workers that hold some. All workers read all entries."""
+class StopStreams:
+    """Streams of requests to stop jobs. Each entry names the workers that hold them; every worker reads all entries."""
 
     def __init__(self, worker: str) -> None:
         self._worker = worker.encode()
@@ -45,19 +45,19 @@ class Requests:
         self._read: dict[bytes, bytes] = {}  # stream → the last entry that was read
 
     def start_at(self, now_ms: int) -> None:
-        """Read what comes after a moment of the server's clock."""
+        """Read entries after a moment of the server's clock."""
         self._first = b"%d" % max(0, now_ms)
         self._read.clear()
 
     def wait(self, names: Sequence[bytes], seconds: float) -> Program[list[bytes]]:
-        """Block on keys of one server; returns those with news for this worker, perhaps none."""
+        """Block on keys of one server; return those with a request for this worker, perhaps none."""
         after = (self._read.get(name, self._first) for name in names)
         command = (b"XREAD", b"BLOCK", b"%d" % round(seconds * 1000), b"STREAMS", *names, *after)
         [reply] = yield wait(command, names[0], seconds)
         return [name for name, entries in reply or () if self._is_asked(name, entries)]
 
     def take(self, names: Sequence[bytes]) -> Program[list[bytes]]:
-        """Return those with news without waiting."""
+        """Return the keys with a request for this worker without waiting."""
         replies = yield [(b"XRANGE", name, b"(" + self._read.get(name, self._first), b"+") for name in names]
         return [
             name
@@ -66,41 +66,41 @@ class Requests:
         ]
 
     def _is_asked(self, name: bytes, entries: list[Any]) -> bool:
-        asked = False
+        sent_at = False
         for entry_id, fields in entries:
             self._read[name] = entry_id
-            asked = asked or any(self._worker in field.split() for field in fields or ())
-        return asked
+            sent_at = sent_at or any(self._worker in field.split() for field in fields or ())
+        return sent_at
 
 
-class Ear:
-    """Waits on the bells of a worker, on a connection of its own; on a cluster it checks them a few times a second.
+class BlockingWait:
+    """A wait on several keys, on a connection of its own; on a cluster it checks them a few times a second.
 
     A server of a cluster refuses to block on keys of two slots.
     """
 
-    def __init__(self, endpoint: Endpoint, news: Tokens | Requests) -> None:
+    def __init__(self, endpoint: Endpoint, source: WakeUps | StopStreams) -> None:
         self._endpoint = endpoint
-        self._news = news
+        self._source = source
         self._longest = LONGEST_S if endpoint.address.kind is Kind.SERVER else LONGEST_OF_MANY_S
         self._client = self._make_client()
 
     def _make_client(self) -> AsyncClient:
-        # A token whose answer was lost is lost: without patience that is an error, and the worker looks by itself.
+        # A token whose reply was lost is lost: without patience that is an error, and the worker polls.
         return AsyncClient(self._endpoint, patience=0.0)
 
-    async def hear(self, bells: Sequence[bytes]) -> list[bytes]:
-        """The bell that rang, of several the first one named; none after a while."""
+    async def wait(self, keys_of_queues: Sequence[bytes]) -> list[bytes]:
+        """Return the first key with news, in the order given; none after a while."""
         if not self._endpoint.is_cluster:
-            return await self._client.run(self._news.wait(bells, self._longest))
+            return await self._client.run(self._source.wait(keys_of_queues, self._longest))
         until = time.monotonic() + self._longest
         while True:
-            rung = await self._client.run(self._news.take(bells))
-            if rung or time.monotonic() >= until:
-                return rung
+            woken = await self._client.run(self._source.take(keys_of_queues))
+            if woken or time.monotonic() >= until:
+                return woken
             await asyncio.sleep(CHECK_S)
 
     async def close(self) -> None:
-        """Closes the connections; the next `hear` connects again, to whoever has the bells then."""
+        """Close the connections; the next `wait` connects to the master of that time."""
         client, self._client = self._client, self._make_client()
         await client.close()
