@@ -27,7 +27,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/poll.lua",
         text="    if held and string.sub(held, 1, #mine) == mine then\n      finished[",
         without="    if held then\n      finished[",
-        tests=("tests/engine/test_leases.py",),
+        tests=("tests/core/_engine/test_leases.py",),
     ),
     Safeguard(
         name="token of a lease, for all other ends",
@@ -35,7 +35,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/poll.lua",
         text="  if held and string.sub(held, 1, #mine) == mine then\n    close(",
         without="  if held then\n    close(",
-        tests=("tests/engine/test_leases.py",),
+        tests=("tests/core/_engine/test_leases.py",),
     ),
     Safeguard(
         name="answer to a poll that is sent again",
@@ -43,7 +43,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/poll.lua",
         text="  if done == number then",
         without="  if false then",
-        tests=("tests/engine/test_leases.py",),
+        tests=("tests/core/_engine/test_leases.py",),
     ),
     Safeguard(
         name="number of a poll that arrives late",
@@ -51,7 +51,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/poll.lua",
         text="  if tonumber(done) > tonumber(number) then return answer(0, false) end",
         without="",
-        tests=("tests/engine/test_leases.py", "tests/engine/test_machine.py"),
+        tests=("tests/core/_engine/test_leases.py", "tests/core/_engine/test_machine.py"),
     ),
     Safeguard(
         name="warning before a lease is taken",
@@ -59,7 +59,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/reap.lua",
         text="  if not string.find(flags, '?', 1, true) then",
         without="  if false then",
-        tests=("tests/engine/test_leases.py",),
+        tests=("tests/core/_engine/test_leases.py",),
     ),
     Safeguard(
         name="outages are no crashes",
@@ -67,7 +67,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/reap.lua",
         text="if #ids > 0 and not outage and is_outage() then",
         without="if false then",
-        tests=("tests/engine/test_leases.py",),
+        tests=("tests/core/_engine/test_leases.py",),
     ),
     Safeguard(
         name="ids of jobs that are there",
@@ -75,7 +75,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/enqueue.lua",
         text="or redis.call('HSETNX', HEAD, id, head) == 0 then",
         without="or redis.call('HSET', HEAD, id, head) == 2 then",
-        tests=("tests/engine/test_order.py", "tests/engine/test_machine.py"),
+        tests=("tests/core/_engine/test_order.py", "tests/core/_engine/test_machine.py"),
     ),
     Safeguard(
         name="ids of jobs that are done",
@@ -83,7 +83,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/enqueue.lua",
         text="  if redis.call('ZSCORE', DONE, id) or ",
         without="  if ",
-        tests=("tests/engine/test_trim.py", "tests/engine/test_machine.py"),
+        tests=("tests/core/_engine/test_trim.py", "tests/core/_engine/test_machine.py"),
     ),
     Safeguard(
         name="ids of jobs that were removed",
@@ -91,7 +91,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/enqueue.lua",
         text="was_removed(id) or redis.call",
         without="redis.call",
-        tests=("tests/engine/test_removed.py",),
+        tests=("tests/core/_engine/test_removed.py",),
     ),
     Safeguard(
         name="place in the outbox, for jobs that arrive",
@@ -99,7 +99,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/accept.lua",
         text="if redis.call('ZSCORE', REMOVED, place) then return 0 end",
         without="",
-        tests=("tests/engine/test_across_queues.py",),
+        tests=("tests/core/_engine/test_across_queues.py",),
     ),
     Safeguard(
         name="ids that are taken in the queue a job is moved to",
@@ -107,7 +107,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/accept.lua",
         text="if is_taken and state ~= '' then",
         without="if false then",
-        tests=("tests/engine/test_acts.py",),
+        tests=("tests/core/_engine/test_acts.py",),
     ),
     Safeguard(
         name="age of an entry of the outbox",
@@ -115,7 +115,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/accept.lua",
         text="if is_late(ARGV[2]) then return redis.error_reply('QDECK LATE') end",
         without="",
-        tests=("tests/engine/test_across_queues.py",),
+        tests=("tests/core/_engine/test_across_queues.py",),
     ),
     Safeguard(
         name="entries of the outbox are deleted last",
@@ -126,7 +126,7 @@ SAFEGUARDS: Final = (
             '        yield (b"XDEL", self._key, entry_id)\n'
             "        try:\n            is_refused = yield from self._effect(entry_id, entry, self._read_ms)\n"
         ),
-        tests=("tests/engine/test_outbox.py", "tests/engine/test_across_queues.py"),
+        tests=("tests/core/_engine/test_outbox.py", "tests/core/_engine/test_across_queues.py"),
     ),
     Safeguard(
         name="place of a slice in its batch",
@@ -134,7 +134,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/act.lua",
         text="  local kept = redis.call('HGET', UNDO, offset)\n  if kept then",
         without="  local kept = redis.call('HGET', UNDO, offset)\n  if false then",
-        tests=("tests/operations/test_apply.py",),
+        tests=("tests/core/_operations/test_apply.py",),
     ),
     Safeguard(
         name="version of a waiting job",
@@ -142,7 +142,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/act.lua",
         text="  if j.versions and verb ~= 'edit' then",
         without="  if false then",
-        tests=("tests/operations/test_versions.py", "tests/operations/test_apply.py"),
+        tests=("tests/core/_operations/test_versions.py", "tests/core/_operations/test_apply.py"),
     ),
     Safeguard(
         name="score of a job in a plan",
@@ -150,7 +150,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/act.lua",
         text="    same = scores[i] and (scores[i] == seen or tonumber(scores[i]) == tonumber(seen))",
         without="    same = scores[i]",
-        tests=("tests/operations/test_apply.py",),
+        tests=("tests/core/_operations/test_apply.py",),
     ),
     Safeguard(
         name="undo of a job only as the batch left it",
@@ -158,7 +158,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/undo.lua",
         text="    return not fits(tonumber(scores[n]), n) and 'changed' or nil",
         without="    return nil",
-        tests=("tests/engine/test_acts.py", "tests/operations/test_undo.py"),
+        tests=("tests/core/_engine/test_acts.py", "tests/core/_operations/test_undo.py"),
     ),
     Safeguard(
         name="undo of a slice once",
@@ -166,7 +166,7 @@ SAFEGUARDS: Final = (
         file=f"{_LUA}/undo.lua",
         text="if slice.u and not slice.c then return answer(slice.u) end",
         without="",
-        tests=("tests/engine/test_edges.py", "tests/engine/test_machine.py"),
+        tests=("tests/core/_engine/test_edges.py", "tests/core/_engine/test_machine.py"),
     ),
     Safeguard(
         name="last turn of a schedule, kept by its queue",
@@ -174,7 +174,7 @@ SAFEGUARDS: Final = (
         file="core/qdeck/_schedules/lua/tick.lua",
         text="  if turn > mark and ",
         without="  if ",
-        tests=("tests/schedules/test_ticker.py",),
+        tests=("tests/core/_schedules/test_ticker.py",),
     ),
     Safeguard(
         name="token of a run of the agent",
@@ -182,7 +182,7 @@ SAFEGUARDS: Final = (
         file="core/qdeck/_agent/lua/maintenance.lua",
         text="if state[1] ~= ARGV[3] then return 0 end",
         without="",
-        tests=("tests/agent/test_maintenance_runs.py",),
+        tests=("tests/core/_agent/test_maintenance_runs.py",),
     ),
     Safeguard(
         name="exact bytes of entries of other systems",
@@ -190,7 +190,11 @@ SAFEGUARDS: Final = (
         file="core/qdeck/adapters/lua/change.lua",
         text="      if seen ~= cell.before then ",
         without="      if false then ",
-        tests=("tests/adapters/test_conformance.py", "tests/adapters/test_verbs.py", "tests/adapters/test_cells.py"),
+        tests=(
+            "tests/core/adapters/test_conformance.py",
+            "tests/core/adapters/test_verbs.py",
+            "tests/core/adapters/test_cells.py",
+        ),
     ),
     Safeguard(
         name="renewal of leases that came late",
@@ -198,7 +202,7 @@ SAFEGUARDS: Final = (
         file="core/qdeck/_worker/claim_loop.py",
         text="            while jobs and time.monotonic() - sent_at > self._lease_ms / 5000:",
         without="            while False:",
-        tests=("tests/worker/test_leases.py",),
+        tests=("tests/core/_worker/test_leases.py",),
     ),
     Safeguard(
         name="jobs that are told of a lost lease",
@@ -206,7 +210,7 @@ SAFEGUARDS: Final = (
         file="core/qdeck/_worker/heartbeat.py",
         text="            if job_id in lost:",
         without="            if False:",
-        tests=("tests/worker/test_leases.py",),
+        tests=("tests/core/_worker/test_leases.py",),
     ),
     Safeguard(
         name="suspects run alone",
@@ -214,7 +218,7 @@ SAFEGUARDS: Final = (
         file="core/qdeck/_worker/executor.py",
         text="        if any(_is_suspect(attempt) for attempt in attempts):",
         without="        if False:",
-        tests=("tests/worker", "tests/chaos/test_kill.py"),
+        tests=("tests/core/_worker", "tests/chaos/test_kill.py"),
     ),
     Safeguard(
         name="reads that may not write",
@@ -222,7 +226,7 @@ SAFEGUARDS: Final = (
         file="core/qdeck/admin/_client.py",
         text="        if not request.reads:",
         without="        if False:",
-        tests=("tests/core",),
+        tests=("tests/core/admin/test_reader.py",),
     ),
     Safeguard(
         name="read-only connections",
@@ -230,7 +234,7 @@ SAFEGUARDS: Final = (
         file="core/qdeck/admin/_client.py",
         text='        raise NotAllowed("a reader tried to write",',
         without='        NotAllowed("a reader tried to write",',
-        tests=("tests/core/test_deck.py",),
+        tests=("tests/core/admin/test_reader.py",),
     ),
     Safeguard(
         name="checksum of a plan",
@@ -238,6 +242,6 @@ SAFEGUARDS: Final = (
         file="core/qdeck/_operations/planfile.py",
         text="    if left or digest.hexdigest() != plan.tail.digest:",
         without="    if left:",
-        tests=("tests/operations/test_planfiles.py", "tests/operations/test_apply.py"),
+        tests=("tests/core/_operations/test_planfiles.py", "tests/core/_operations/test_apply.py"),
     ),
 )

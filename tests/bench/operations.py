@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from bench.machine import BenchServer, Pins
-from operations.yard import QUEUE, Yard
+from core._operations.yard import QUEUE, Yard
 from qdeck.admin import Writer
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from chaos.jobs import NOTES, QUEUE
-from engine.picture import LIVE, Picture, check_rules, take_picture
+from core._engine.picture import LIVE, Picture, check_rules, take_picture
 from qdeck._engine import codec, ops
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.test_conformance import FILL
-from adapters.test_purge import ago, vm
+from core.adapters.test_conformance import FILL
+from core.adapters.test_purge import ago, vm
 from qdeck.admin import ADAPTERS, NATIVE, Writer
 from qdeck.testing.adapters import values
 from qdeck_console.presenters.dead import retry_would

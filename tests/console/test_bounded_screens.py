@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from operations.yard import Yard
+from core._operations.yard import Yard
 from support.bounds import read_commands, read_screens, unbounded
 from support.breaking import HEALTHY, fill
 from support.listening import listening

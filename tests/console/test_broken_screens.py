@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.test_conformance import FILL
+from core.adapters.test_conformance import FILL
 from qdeck.admin import NATIVE, Writer
 from support.breaking import HEALTHY, Image, breaks, broken, fill, whole_or_sample
 from support.driving import app_on

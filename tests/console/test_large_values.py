@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 import pytest
 
-from operations.yard import Yard
+from core._operations.yard import Yard
 from qdeck._engine import keys
 from qdeck.adapters.native.window import read_stretch
 from qdeck.admin import Writer

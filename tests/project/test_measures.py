@@ -109,10 +109,10 @@ def test_the_longest_chain_of_super() -> None:
 
 def test_private_imports_in_tests(tmp_path: Path) -> None:
     for name, text in {
-        "engine/test_a.py": "from qdeck._engine import ops\nfrom qdeck._deck.deck import Deck",
+        "core/_engine/test_a.py": "from qdeck._engine import ops\nfrom qdeck._deck.deck import Deck",
         "console/test_b.py": "from qdeck import _names\nimport qdeck._files",
-        "app/test_c.py": "from qdeck import App, __version__",
+        "core/test_names.py": "from qdeck import _names, __version__",
     }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert measures.private_imports(tmp_path) == (3, 2)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from adapters.test_strange_values import LOOKS, NAMES
+from core.adapters.test_strange_values import LOOKS, NAMES
 from support.breaking import BROKEN, HEALTHY, fill
 
 if TYPE_CHECKING:

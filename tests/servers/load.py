@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import qdeck
 from qdeck.admin import Writer
-from worker.beside import Beside
+from support.beside import Beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

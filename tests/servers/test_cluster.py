@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qdeck
-from agent.running import running
 from qdeck._engine import ops, programs
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._schedules import store
@@ -19,8 +18,9 @@ from qdeck._worker import blocking_wait
 from qdeck.adapters import NAMES
 from qdeck.admin import AsyncWriter, Writer
 from qdeck_console.embedded_cluster import ask
+from support.agents import running
+from support.beside import Beside, wait_until
 from support.clusters import Cluster, queue_slot
-from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.running import running
-from compat.site_tasks import CALLS, CloneFile, FetchFeeds
+from core.compat.site_tasks import CALLS, CloneFile, FetchFeeds
 from qdeck.compat import ifdb
 from qdeck.compat.scheduler import QueueManager
+from support.agents import running
+from support.beside import Beside, wait_until
 from support.clusters import wait_for
-from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def test_the_schedulers_methods_on_a_cluster(cluster: Cluster) -> None:
 
 
 def test_ifdbs_calls_on_a_cluster(cluster: Cluster) -> None:
-    queue = ifdb.TaskQueue(cluster.url, modules=["compat.site_tasks"])
+    queue = ifdb.TaskQueue(cluster.url, modules=["core.compat.site_tasks"])
     CALLS.clear()
     queue.enqueue(FetchFeeds, name="FetchFeeds", cron="* * * * * *")
     first = queue.enqueue(CloneFile, 1, priority=50)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from messages.waiting import until
 from qdeck.admin import Writer
 from qdeck.messages import DomainAction, DomainQueueManager, Messenger, Service, SyncDomainQueueManager, TaskCleaning
 from qdeck_console.embedded_cluster import ask
 from support.clusters import MASTER, wait_for
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

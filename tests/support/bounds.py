@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from core.test_broken_values import LOOKS
+from core.admin.test_broken_values import LOOKS
 from qdeck.admin import QueueRef, State
 from qdeck_console.__main__ import main
 from qdeck_console.actions import JOBS, PURGE, TABS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from operations.yard import Yard
+from core._operations.yard import Yard
 from qdeck._agent import health
 from qdeck._agent.sampling import Sampler
 from qdeck._deck import agent_tasks, since

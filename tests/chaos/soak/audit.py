@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chaos.ledger import read_notes
 from chaos.soak.app import ATTEMPTED, CONFIRMED, QUEUES
-from engine.picture import LIVE, Picture, check_rules, take_picture
+from core._engine.picture import LIVE, Picture, check_rules, take_picture
 from qdeck._engine import keys
 
 if TYPE_CHECKING:

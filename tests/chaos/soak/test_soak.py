@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from engine.picture import Picture
+    from core._engine.picture import Picture
     from support.commands import Ran
     from support.processes import PythonProcess
     from support.proxy import FaultProxy

@@ -1,0 +1,272 @@
+"""The commands of operators as scripts see them: the fields, the exit codes and the streams that are promised."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from core._operations.yard import OTHER, QUEUE, Yard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import redis
+
+    from support.commands import Ran
+
+DEAD = {"id", "adapter", "queue", "queue_from", "error_class", "error_message", "failed_at", "attempts", "payload"}
+GROUP = {"error_class", "message_shape", "queue", "count", "first_at", "last_at"}
+BATCH = {"batch", "applied", "skipped", "undo_until"}
+UNDO = {"batch", "restored", "skipped"}
+STUCK = {"id", "adapter", "queue", "why", "age_s", "worker", "worker_alive"}
+PLAN = {"plan", "created_at", "expires_at", "count", "bytes", "entries", "totals", "skipped"}
+
+
+@pytest.fixture
+def yard(url: str, raw: redis.Redis) -> Yard:
+    return Yard(url, raw)
+
+
+def test_dead_letters_are_listed(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    assert qdeck("dead", "--json").json == []
+    first, second = yard.die(1), yard.die({"password": "x"}, event={"class": "KeyError", "message": "'a'"})
+    Yard(yard.url, yard.raw, OTHER).die()
+    ran = qdeck("dead", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert len(ran.json) == 3
+    assert all(set(letter) >= DEAD for letter in ran.json)
+    ran = qdeck("dead", "list", QUEUE, "--json")
+    assert [letter["id"] for letter in ran.json] == [second, first], "newest first"
+    assert ran.json[0]["payload"] == [[{"password": "***"}], {}]
+    assert ran.json[1]["error_class"] == "TimeoutError"
+    assert [letter["id"] for letter in qdeck("dead", f"{QUEUE}:dead_letter", "--json").json] == [second, first]
+    assert [letter["id"] for letter in qdeck("dead", "--where", "error:KeyError", "--json").json] == [second]
+    cut = qdeck("dead", "--limit", "1", "--json")
+    assert (len(cut.json), "--limit" in cut.err) == (1, True)
+    assert first in qdeck("dead").out
+    assert qdeck("dead", "--where", "nosuch:1").code == 64
+
+
+def test_groups(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    yard.bulk_dead(40)
+    ran = qdeck("dead", QUEUE, "--group", "--json")
+    assert [set(group) >= GROUP for group in ran.json] == [True, True]
+    assert [(g["error_class"], g["message_shape"], g["count"], g["exact"]) for g in ran.json] == [
+        ("TimeoutError", "job N timed out after N s", 20, True),
+        ("ValueError", "job N timed out after N s", 20, True),
+    ]
+    assert "job N timed out" in qdeck("dead", "--group").out
+
+
+def test_undo_of_a_bury_says_which_jobs_were_running(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    yard.add()
+    yard.claim()
+    yard.add()
+    assert qdeck("bury", QUEUE, "--all-running", "--yes").code == 0
+    back = qdeck("undo")
+    assert back.code == 0
+    assert "1 job had been running; ready now, their workers lost the leases" in back.out
+
+
+def test_retry_is_planned_then_done_then_undone(qdeck: Callable[..., Ran], yard: Yard, own_state: Path) -> None:
+    yard.bulk_dead(30)
+    before = yard.dump()
+    plan = qdeck("dead", "retry", QUEUE, "--where", "error:Timeout*", "--json")
+    assert plan.code == 0
+    assert set(plan.json) >= PLAN
+    assert plan.json["count"] == len(plan.json["entries"]) == 15
+    assert yard.dump() == before, "a dry run writes nothing"
+    assert "would retry 15 jobs" in qdeck("dead", "retry", QUEUE, "--where", "error:Timeout*", "--dry-run").out
+    batch = qdeck("dead", "retry", "--apply", plan.json["plan"], "--json")
+    assert batch.code == 0
+    assert set(batch.json) >= BATCH
+    assert (batch.json["applied"], batch.json["skipped"]) == (15, [])
+    assert len(yard.ids("ready")) == 15
+    again = qdeck("dead", "retry", "--apply", plan.json["plan"], "--json")
+    assert (again.json["applied"], len(yard.ids("ready"))) == (15, 15), "twice is once"
+    back = qdeck("undo", "--json")
+    assert set(back.json) >= UNDO
+    assert (back.code, back.json["batch"], back.json["restored"]) == (0, batch.json["batch"], 15)
+    assert yard.dump() == before
+    assert qdeck("undo", batch.json["batch"]).code == 0
+    assert qdeck("undo", "nix").code == 64
+    lines = [json.loads(line) for line in qdeck("activity", "--json").out.splitlines()]
+    assert [line["verb"] for line in lines][:2] == ["retry", "retry"]
+    assert lines[-1]["verb"] == "undo"
+    assert set(lines[0]) >= {"at", "who", "host", "verb", "filter", "detail", "counts", "outcome", "batch", "reason"}
+    assert (own_state / "qdeck" / "plans" / f"{plan.json['plan']}.jsonl").exists()
+    assert qdeck("activity", "--since", "1h", "--json").out.count("\n") == len(lines)
+    assert qdeck("activity", "--since", "2999-01-01", "--json").out == ""
+    assert qdeck("activity", "--since", "soon").code == 64
+    assert "retry" in qdeck("activity").out
+
+
+def test_every_verb_applies_a_plan_of_its_own_and_of_no_other(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    yard.die(1)
+    yard.add("ready")
+    yard.add("delayed", delay_ms=10**7)
+    undone = []
+    for verb, more in {
+        "dead retry": (),
+        "dead discard": (),
+        "jobs cancel": (QUEUE, "--state", "delayed"),
+        "jobs discard": (QUEUE, "--state", "dead"),
+        "jobs move": (QUEUE, "--state", "delayed", "--to", OTHER),
+        "jobs run": (QUEUE,),
+        "jobs reprioritise": (QUEUE, "--priority", "7"),
+        "bury": (QUEUE, "--state", "ready"),
+    }.items():
+        plan = qdeck(*verb.split(), *more, "--json").json
+        assert plan["count"] >= 1, verb
+        other = "jobs run" if verb == "dead retry" else "dead retry"
+        ran = qdeck(*other.split(), "--apply", plan["plan"])
+        assert (ran.code, f"is one to {plan['verb']}" in ran.err) == (64, True), verb
+        ran = qdeck(*verb.split(), "--apply", plan["plan"], "--reason", "too late")
+        assert (ran.code, "no other wishes" in ran.err) == (64, True), verb
+        ran = qdeck(*verb.split(), "--apply", plan["plan"], "--json")
+        assert (ran.code, ran.json["applied"]) == (0, plan["count"]), verb
+        undone.append(qdeck("undo", "--json").json["restored"] == plan["count"])
+    assert all(undone)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_is_stopped_says_what_was_done(
+    qdeck: Callable[..., Ran], yard: Yard, own_state: Path, number: signal.Signals
+) -> None:
+    yard.bulk_dead(20)
+    command = [sys.executable, "-m", "qdeck_console", "dead", "retry", "--yes", "--rate", "60/h", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not yard.ids("ready") and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    batch = json.loads(out)
+    assert (process.returncode, batch["applied"], batch["stopped"]) == (130, 1, "it was cancelled")
+    assert ("stopped after 1" in err, "Traceback" in err) == (True, False)
+    line = json.loads(qdeck("activity", "--json").out.splitlines()[-1])
+    assert (line["batch"], line["outcome"]) == (batch["batch"], "stopped")
+    assert qdeck("dead", "retry", "--apply", batch["batch"][2:], "--json").json["applied"] == 20, "it goes on"
+
+
+def test_a_closed_stream_is_no_fault_of_ours(url: str) -> None:
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        command = f'"$0" -m qdeck_console queues --url "$1" {closed}'
+        ran = subprocess.run(
+            ["sh", "-c", command, sys.executable, url], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (ran.returncode, ran.stderr.count("Error")) == (0, 0), closed
+    command = '"$0" -m qdeck_console queues --json --url "$1" > /dev/full'
+    ran = subprocess.run(
+        ["sh", "-c", command, sys.executable, url], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (2, "qdeck: No space left on device\n")
+
+
+def test_a_part_is_skipped(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    [job_id] = yard.bulk_dead(1)
+    ran = qdeck("dead", "discard", QUEUE, "--id", job_id, "--id", "nope", "--yes", "--json")
+    assert (ran.code, ran.json["applied"], ran.json["skipped"][0]["id"]) == (1, 1, "nope")
+    assert "nope is skipped: there is no such job" in ran.err
+    ran = qdeck("dead", "discard", QUEUE, "--yes")
+    assert (ran.code, "nothing matches" in ran.err) == (0, True)
+
+
+def test_redrive(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    yard.bulk_dead(20)
+    ran = qdeck("dead", "retry", QUEUE, "--yes", "--rate", "100/s", "--json")
+    assert (ran.code, ran.json["applied"], ran.json["stopped"]) == (0, 20, None)
+    assert ran.json["outcomes"]["waiting"] == 20
+    assert qdeck("dead", "retry", QUEUE, "--yes", "--rate", "fast").code == 64
+
+
+def test_export(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    job_id = yard.die(1)
+    yard.die(2)
+    lines = [json.loads(line) for line in qdeck("dead", "export", QUEUE).out.splitlines()]
+    assert len(lines) == 2
+    assert set(lines[0]) >= DEAD | {"history", "error"}
+    [line] = qdeck("dead", "export", "--id", job_id).out.splitlines()
+    assert json.loads(line)["id"] == job_id
+
+
+def test_edit(qdeck: Callable[..., Ran], yard: Yard, tmp_path: Path) -> None:
+    job_id = yard.die(1)
+    file = tmp_path / "p.json"
+    file.write_text("[[2], {}]")
+    ran = qdeck("dead", "edit", QUEUE, job_id, "--payload", str(file), "--json")
+    assert (ran.code, ran.json["applied"]) == (0, 1)
+    assert yard.claim()[0].body == b"[[2],{}]"
+    waiting = yard.add(1)
+    assert qdeck("job", "edit", QUEUE, waiting, "--payload", str(file)).code == 0
+    file.write_text("[")
+    assert qdeck("job", "edit", QUEUE, waiting, "--payload", str(file)).code == 64
+    assert qdeck("job", QUEUE, waiting, "--json").json["payload"] == [[2], {}]
+    kinds = [event["kind"] for event in qdeck("job", QUEUE, waiting, "--json").json["history"]]
+    assert kinds == ["enqueued", "edited"]
+
+
+def test_stuck_jobs(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    assert (qdeck("stuck", "--json").json, qdeck("stuck").code) == ([], 0)
+    ids = [yard.add(n) for n in range(4)]
+    yard.claim(3, worker="gone", lease_ms=1)
+    yard.claim(1, worker="w1")
+    time.sleep(0.01)  # a lease is over when its last millisecond is
+    ran = qdeck("stuck", "--json")
+    assert ran.code == 1
+    assert {job["id"] for job in ran.json} == set(ids[:3])
+    assert all(set(job) >= STUCK for job in ran.json)
+    assert {(job["why"], job["worker"], job["worker_alive"]) for job in ran.json} == {("owner gone", "gone", False)}
+    assert len(qdeck("stuck", QUEUE, "--where", "worker:gone", "--json").json) == 3
+    plan = qdeck("requeue", QUEUE, "--json")
+    assert {entry["id"] for entry in plan.json["entries"]} == set(ids[:3]), "the stuck ones only"
+    assert qdeck("requeue", QUEUE, "--id", ids[0], "--yes", "--json").json["applied"] == 1
+    assert yard.ids("ready") == [ids[0]]
+    assert qdeck("bury", QUEUE, "--yes", "--json").json["applied"] == 2
+    assert set(yard.ids("dead")) == set(ids[1:3])
+    assert yard.ids("running") == [ids[3]], "one that is not stuck is left alone"
+    assert qdeck("requeue", QUEUE, "--id", ids[3], "--yes").code == 0
+
+
+def test_jobs_are_moved(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    ids = [yard.add(n) for n in range(3)]
+    assert qdeck("jobs", "move", QUEUE, "--yes").code == 64, "where to?"
+    ran = qdeck("jobs", "move", QUEUE, "--to", OTHER, "--yes", "--json")
+    assert (ran.code, ran.json["applied"]) == (0, 3)
+    assert Yard(yard.url, yard.raw, OTHER).ids("ready") == ids
+    assert qdeck("undo", "--json").json["restored"] == 3
+    assert yard.ids("ready") == ids
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("dead", "retry", QUEUE, "--yes", "--dry-run"),
+        ("dead", "retry", "no:such:actions"),
+        ("dead", "retry", "--apply", "nix"),
+        ("dead", "retry", "--apply", "nix", "--where", "x"),
+        ("dead", "retry", QUEUE, "--sample", "0"),
+        ("dead", "explode"),
+        ("jobs", "cancel"),
+        ("jobs", "reprioritise", QUEUE, "--priority", "sometime"),
+        ("requeue", QUEUE, "--where", "age>"),
+        ("job", "edit", QUEUE),
+    ],
+)
+def test_wrong_usage(qdeck: Callable[..., Ran], yard: Yard, args: tuple[str, ...]) -> None:
+    yard.bulk_dead(1)
+    before = yard.dump()
+    ran = qdeck(*args)
+    assert (ran.code, ran.out) == (64, "")
+    assert ran.err
+    assert yard.dump() == before

@@ -1,0 +1,56 @@
+"""The table of keys in the README is that of the actions, and every action reaches something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qdeck_console.actions import ACTIONS, GROUPS, TABS, of_scope, places
+from qdeck_console.commands import WORDS
+from qdeck_console.screens.activity import ActivityScreen
+from qdeck_console.screens.dead import DeadScreen
+from qdeck_console.screens.detail import QueueScreen
+from qdeck_console.screens.health import HealthScreen
+from qdeck_console.screens.job import JobScreen
+from qdeck_console.screens.queues import QueuesScreen
+from qdeck_console.screens.schedules import SchedulesScreen
+from qdeck_console.screens.stuck import StuckScreen
+from qdeck_console.screens.workers import WorkersScreen
+
+if TYPE_CHECKING:
+    from qdeck_console.screens.frame import FrameScreen
+
+README = Path(__file__).resolve().parents[3] / "console" / "README.md"
+
+
+def test_the_readme_has_the_keys_as_they_are() -> None:
+    rows = ["| key | does | where |", "|---|---|---|"]
+    for group in GROUPS:
+        for action in ACTIONS:
+            if action.group == group:
+                keys = " ".join(f"`{replace(action, keys=(key,)).key_name}`" for key in action.keys)
+                rows.append(f"| {keys} | {action.help} | {places(action)} |")
+    tabs = " ".join(f"`{number}` {name}" for name, number in TABS.items())
+    assert "\n".join([*rows, f"| {tabs} | the screens | everywhere |\n"]) in README.read_text("utf-8")
+
+
+def test_the_readme_has_the_commands_as_they_are() -> None:
+    rows = [f"| `:{f'{word.name} {word.argument}'.strip()}` | {word.help} |\n" for word in WORDS]
+    assert "".join(["| command | does |\n", "|---|---|\n", *rows]) in README.read_text("utf-8")
+
+
+def test_no_key_means_two_things_in_one_place() -> None:
+    for scope in {scope for action in ACTIONS for scope in action.scopes}:
+        keys = [key for action in of_scope(scope) for key in action.keys]
+        assert len(keys) == len(set(keys)), scope
+
+
+def test_every_action_of_a_screen_is_done_by_it() -> None:
+    classes: list[type[FrameScreen]] = [
+        QueuesScreen, StuckScreen, DeadScreen, SchedulesScreen, WorkersScreen, HealthScreen, ActivityScreen,
+        QueueScreen, JobScreen,
+    ]  # fmt: skip
+    for screen in classes:
+        for action in of_scope(screen.SCOPE):
+            assert action.call or hasattr(screen, f"do_{action.id}"), (screen, action.id)

@@ -1,0 +1,103 @@
+"""Codes of skips: each has words, a line in the documentation, and is what the scripts reply."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.reasons import (
+    CapabilityCode,
+    Caution,
+    CautionCode,
+    Skip,
+    SkipCode,
+    Stop,
+    StopCode,
+    Stuck,
+    StuckCode,
+    skips_of,
+)
+from qdeck._deck.words import Code, UnreadableCode
+from qdeck._engine import scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from enum import StrEnum
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("code", SkipCode)
+def test_each_code_has_words(code: SkipCode) -> None:
+    words = code.words("7")
+    assert words == words.strip() != ""
+
+
+ON_SCREEN_ONLY = (Code.DEAD_GROWING, Code.FILLING)  # from several snapshots
+
+
+@pytest.mark.parametrize(
+    ("field", "codes"),
+    [
+        ("findings[].code", [code for code in Code if code not in ON_SCREEN_ONLY]),
+        ("skipped[].code", SkipCode), ("stopped_code", StopCode), ("problem_code", UnreadableCode),
+        ("code` of `stuck", StuckCode), ("cautions[].code", CautionCode),
+    ],
+)  # fmt: skip
+def test_the_documentation_lists_each_code(field: str, codes: Iterable[StrEnum]) -> None:
+    text = (ROOT / "console/docs/commands.md").read_text()
+    [line] = re.findall(rf"^\| `{re.escape(field)}` \| (.*) \|$", text, re.MULTILINE)
+    assert line.split() == [f"`{code}`" for code in codes]
+
+
+def test_json_has_the_code_beside_the_sentence() -> None:
+    [skip] = skips_of("mail", [("a", "moved", "dead")])
+    assert skip == Skip(code=SkipCode.MOVED, id="a", queue="mail", data="dead")
+    told = {"id": "a", "code": "moved", "why": "is dead now", "adapter": "native", "queue": "mail"}
+    assert skip.as_json() == told
+
+
+@pytest.mark.parametrize("name", ["act", "undo"])
+def test_scripts_reply_with_codes(name: str) -> None:
+    """What a script gives as a reason is a code, and behind a blank its data: no sentence is left in Lua."""
+    source = scripts.load(name).source.decode()
+    said = re.findall(r"(?:return|and|or|=|==|\?) '([a-z_]{4,})(?: '|')", source)
+    codes = {word for word in said if word in set(SkipCode)}
+    sentences = re.findall(r"(?:return|and|or) '((?:is|its|has|a|there) [^']+)'", source)
+    assert sentences == []
+    assert {"moved", "gone", "changed"} <= codes
+
+
+@pytest.mark.parametrize("code", StopCode)
+def test_each_stop_has_words_of_its_own(code: StopCode) -> None:
+    told = {other: str(Stop(code=other, count=3, ended=5, seconds=60)) for other in StopCode}
+    assert [other for other in told if told[other] == told[code]] == [code]
+
+
+@pytest.mark.parametrize("code", StuckCode)
+def test_each_reason_of_a_stuck_job_has_words_of_its_own(code: StuckCode) -> None:
+    def words(code: StuckCode) -> str:
+        return Stuck(code=code, seconds=7300, limit=300, name="x").words(lambda seconds: f"{seconds:.0f}!")
+
+    assert [other for other in StuckCode if words(other) == words(code)] == [code]
+    lasts = code in (StuckCode.RUNNING_TOO_LONG, StuckCode.WAITING_TOO_LONG, StuckCode.OVERDUE)
+    assert ("7300!" in words(code)) == lasts
+
+
+@pytest.mark.parametrize("code", CautionCode)
+def test_each_caution_has_words_of_its_own(code: CautionCode) -> None:
+    assert [other for other in CautionCode if str(Caution(code=other)) == str(Caution(code=code))] == [code]
+
+
+WITHOUT_NOTE = (CapabilityCode.OK, CapabilityCode.STATE, CapabilityCode.NO_SUCH_VERB)
+
+
+@pytest.mark.parametrize("code", CapabilityCode)
+def test_each_capability_has_words_and_takes_a_note(code: CapabilityCode) -> None:
+    plain = code.words("lists", "run", states=["ready", "dead"], state="done")
+    noted = code.words("lists", "run", states=["ready", "dead"], state="done", note="ask it")
+    assert (plain == "") is (code is CapabilityCode.OK)
+    assert ("ask it" in noted) is (code not in WITHOUT_NOTE)

@@ -1,0 +1,219 @@
+"""What operators do to jobs, and undo: each only to a job that is as it was left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from core._engine.harness import OTHER
+from core._engine.model_jobs import RESEND_MS
+from core._engine.test_removed import act
+from qdeck._engine import acts, keys, ops, programs
+from qdeck._engine.codec import BAND
+from qdeck._errors import QdeckError
+
+if TYPE_CHECKING:
+    from core._engine.harness import Rig
+    from qdeck._engine.acts import Undone
+
+
+def die(rig: Rig, job_id: str, **options: Any) -> None:
+    rig.add(job_id, **options)
+    rig.bury(rig.claim_one())
+
+
+def undo(rig: Rig, batch: str = "b", number: int | str = 1) -> Undone:
+    return rig.call(acts.undo(rig.queue, batch, number, rig.now))
+
+
+@pytest.mark.parametrize("verb", ["retry", "run"])
+def test_undo_leaves_a_job_that_ran_since_and_waits_again(rig: Rig, verb: str) -> None:
+    if verb == "retry":
+        die(rig, "a")
+    else:
+        rig.add("a", delay_ms=10**6)
+    act(rig, verb, "dead" if verb == "retry" else "delayed", "a", batch="b")
+    rig.tick(10)
+    rig.end(rig.claim_one(), "crashed")
+    assert rig.state("a") == "ready"
+    assert undo(rig).skipped == [("a", "changed", "")]
+    assert rig.state("a") == "ready"
+
+
+@pytest.mark.parametrize("left", ["its record", "its id"])
+def test_undo_of_a_discard_leaves_a_new_job_of_the_same_id(rig: Rig, left: str) -> None:
+    rig.configure(done_max="0" if left == "its id" else "9")
+    die(rig, "a")
+    act(rig, "discard", "dead", "a", batch="b")
+    rig.tick(RESEND_MS)
+    rig.add("a")
+    rig.work("a")
+    assert undo(rig).skipped == [("a", "already_there", "")]
+    assert rig.state("a") == "done"
+
+
+def test_undo_of_a_retry_leaves_a_name_that_another_job_holds(rig: Rig) -> None:
+    die(rig, "a", unique="name")
+    act(rig, "retry", "dead", "a", batch="b")
+    rig.add("b")
+    uniq = keys.key(rig.queue, "unique")
+    rig.raw.hset(uniq, "name", "b")  # by hand: a name has one holder
+    assert undo(rig).restored == 1
+    assert rig.raw.hget(uniq, "name") == b"b"
+    rig.raw.hdel(uniq, "name")
+
+
+@pytest.mark.parametrize("spoiled", [{"t": "soon"}, {"t": None}, {"t": 5}, {"n": "one"}, {"n": None}], ids=str)
+def test_a_slice_that_cannot_be_read_is_refused_and_nothing_is_undone(rig: Rig, spoiled: dict[str, Any]) -> None:
+    die(rig, "a")
+    act(rig, "retry", "dead", "a", batch="b")
+    kept = keys.undo_key(rig.queue, "b")
+    offset = rig.raw.hget(kept, "#1") or b""
+    slice_ = msgspec.msgpack.decode(rig.raw.hget(kept, offset))  # type: ignore[arg-type] # bytes: this client decodes nothing
+    rig.raw.hset(kept, offset, msgspec.msgpack.encode({**slice_, **spoiled}))
+    with pytest.raises(QdeckError, match="cannot be read"):
+        undo(rig)
+    assert rig.state("a") == "ready"
+    rig.raw.delete(kept)
+
+
+def test_undo_of_a_retry_frees_the_name(rig: Rig) -> None:
+    die(rig, "a", unique="name")
+    act(rig, "retry", "dead", "a", batch="b")
+    assert undo(rig).restored == 1
+    assert rig.add("b", unique="name") == "b"
+
+
+@pytest.mark.parametrize("left", ["its record", "its id"])
+def test_a_job_is_not_moved_where_its_id_is_done(rig: Rig, left: str) -> None:
+    rig.configure(done_max="0" if left == "its id" else "9")
+    rig.add("a")
+    rig.work("a")
+    fields = {"s": b"ready", "c": b"5", "h": b"1 100 0 send", "b": b"", "a": b"", "e": b""}
+    assert rig.call(acts.accept(rig.queue, "a", fields, "far 1-1", now=rig.now)) == programs.TAKEN
+    assert rig.sizes() == {"done": 1}
+
+
+def move(rig: Rig, *job_ids: str) -> None:
+    """Moves jobs out of the queue; their entries wait in its outbox."""
+    seen = dict(rig.picture().zsets["ready"])
+    pairs = [(job_id, f"{seen[job_id]:.0f}") for job_id in job_ids]
+    op = acts.act(rig.queue, "move", "ready", pairs, batch="b", offset=0, event=b"{}", extra=OTHER, now=rig.now)
+    assert rig.call(op).skipped == []
+
+
+def test_a_moved_job_returns_where_its_id_was_taken_meanwhile(rig: Rig) -> None:
+    """Its id is taken between the look and the delivery: it is back in its place, as if it had never left."""
+    rig.queues.add(OTHER)
+    rig.add("a", priority=7)
+    rig.add("b")
+    before = rig.picture()
+    move(rig, "a", "b")
+    rig.add("a", queue=OTHER)
+    entries: Any = rig.raw.xrange(keys.key(rig.queue, "outbox"))
+    rig.deliver()
+    [(entry_id, fields)] = [one for one in entries if one[1][b"i"] == b"a"]
+    place, job = b"%b %b" % (rig.queue.encode(), entry_id), {name.decode(): value for name, value in fields.items()}
+    again = acts.accept(OTHER, "a", job, place, now=rig.now)  # a deliverer that died before it deleted the entry
+    assert rig.call(again) == programs.TAKEN
+    assert rig.call(acts.accept(rig.queue, "a", job | {"y": b"1"}, place + programs.RETURNED, now=rig.now)) == 0
+    after = rig.picture()
+    assert after.zsets["ready"] == [row for row in before.zsets["ready"] if row[0] == "a"]
+    assert after.hashes["head"]["a"] == before.hashes["head"]["a"]
+    assert {name: count for name, count in after.meta.items() if name.startswith("n:")} == {
+        "n:enqueued": "2", "n:moved": "1"
+    }  # fmt: skip
+    assert rig.sizes(OTHER) == {"ready": 2}
+    rig.check()
+
+
+def test_a_moved_job_whose_id_is_taken_in_both_queues_is_set_aside(rig: Rig) -> None:
+    rig.queues.add(OTHER)
+    rig.add("a")
+    move(rig, "a")
+    rig.tick(RESEND_MS)
+    rig.add("a", queue=OTHER)
+    rig.add("a")
+    rig.deliver()
+    rows: Any = rig.raw.xrange(keys.key(rig.queue, "quarantine"))
+    [[_, kept]] = rows
+    assert (kept[b"i"], kept[b"why"]) == (b"a", f"its id is taken in {rig.queue!r} and {OTHER!r}".encode())
+    assert rig.sizes() == rig.sizes(OTHER) == {"ready": 1}
+
+
+@pytest.mark.parametrize("holds", ["live", "ended", "none"])
+def test_a_moved_job_and_the_holder_of_its_unique_name(rig: Rig, holds: str) -> None:
+    """The job that holds the name keeps it; the one that comes goes without."""
+    if holds != "none":
+        rig.add("holder", unique="name")
+    if holds == "ended":
+        rig.work("holder")
+        rig.raw.hset(keys.key(rig.queue, "unique"), "name", "holder")  # should a release ever be missed
+    head = b"%d 100 0 send\nnname\nu" % rig.now
+    fields = {"s": b"ready", "c": b"5", "h": head, "b": b"[[],{}]", "a": b"", "e": b""}
+    assert rig.call(acts.accept(rig.queue, "a", fields, "far 1-1", now=rig.now)) == 1
+    held = rig.picture().hashes["unique"]["name"]
+    assert (held, rig.head("a").unique) == ((b"holder", False) if holds == "live" else (b"a", True))
+
+
+def test_a_job_whose_cancellation_was_asked_for_is_not_requeued(rig: Rig) -> None:
+    rig.add("a")
+    rig.add("b")
+    jobs = rig.claim(2)
+    rig.change("cancel", "a")
+    seen = [(job.id, job.token.strip()) for job in jobs]
+    op = acts.act(rig.queue, "requeue", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now)
+    assert rig.call(op).skipped == [(0, "already_asked", "")]
+    assert (rig.state("a"), rig.state("b")) == ("running", "ready")
+
+
+def test_dependents_of_a_parent_that_lives_again_are_not_released(rig: Rig) -> None:
+    """The rest of a long list is settled by a later call; by then the parent was put back."""
+    rig.add("parent", priority=0)
+    for at in range(0, 300, 100):
+        rig.enqueue(*(rig.job(f"c{n:03d}", after=["parent"]) for n in range(at, at + 100)))
+    act(rig, "bury", "ready", "parent", batch="b")
+    died = rig.sizes()["dead"] - 1
+    assert 0 < died < 300
+    assert [entry["k"] for entry in rig.picture().outbox] == [b"release"]
+    assert undo(rig).restored == 1
+    rig.deliver()
+    assert rig.sizes() == {"ready": 1, "blocked": 300 - died, "dead": died}
+    assert undo(rig, number="~1").restored == died
+    assert rig.sizes() == {"ready": 1, "blocked": 300}
+
+
+def test_a_requeue_of_a_running_job_refuses_its_worker(rig: Rig) -> None:
+    rig.add("a")
+    [job] = rig.claim()
+    op = acts.act(rig.queue, "requeue", "running", [("a", job.token.strip())], batch="b", offset=0, event=b"{}",
+                  now=rig.now)  # fmt: skip
+    assert rig.call(op).skipped == []
+    assert rig.ack(job).refused == ["a"]
+    assert rig.state("a") == "ready"
+    assert rig.call(ops.change(OTHER, "cancel", [("a", "")], now=rig.now)) == ["gone"]
+
+
+def test_what_undo_keeps_is_counted_and_expires(rig: Rig) -> None:
+    ids = [rig.add() for _ in range(3)]
+    for offset, job_id in enumerate(ids):
+        seen = [(job_id, str(100 * BAND + rig.now))]
+        op = acts.act(
+            rig.queue, "discard", "ready", seen, batch="b", offset=offset, event=b"{}", keep_ms=50_000, now=rig.now
+        )  # fmt: skip
+        assert rig.call(op).kept
+    kept = keys.undo_key(rig.queue, "b")
+    assert 0 < rig.raw.pttl(kept) <= 50_000
+
+    def size() -> int:
+        return sum(len(value) for name, value in rig.raw.hgetall(kept).items() if name in (b"0", b"1", b"2"))
+
+    assert int(rig.raw.hget(kept, "bytes") or 0) == size()
+    before = size()
+    for number in (3, 2, 1):
+        assert undo(rig, number=number).restored == 1
+        assert int(rig.raw.hget(kept, "bytes") or 0) == size()
+    assert size() < before
+    assert 0 < rig.raw.pttl(kept) <= 50_000

@@ -1,0 +1,122 @@
+"""A redrive goes back slowly, a few first, and stops by itself when they die again; and tells what became of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from core._operations.yard import QUEUE, Yard
+from qdeck._deck.reasons import Stop, StopCode
+from qdeck._operations import redrive
+from qdeck._operations.outcomes import of_sample
+from qdeck.admin import Outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from qdeck._engine.ops import Claimed
+    from qdeck.admin import Writer
+
+
+@pytest.fixture
+def work(url: str, yard: Yard) -> Iterator[Callable[[Callable[[Claimed], str]], None]]:
+    """Starts a worker that ends each job as it is told."""
+    over = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def start(kind: Callable[[Claimed], str]) -> None:
+        other = Yard(url, yard.raw)
+
+        def run() -> None:
+            while not over.wait(0.01):
+                for job in other.claim(50):
+                    other.end(job, kind(job))
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+
+    yield start
+    over.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_it_stops_when_the_first_ones_die_again(deck: Writer, yard: Yard, work: Callable[..., None]) -> None:
+    yard.bulk_dead(500)
+    work(lambda _: "failed")
+    plan = deck.plan("retry", QUEUE)
+    result, outcomes = deck.redrive(plan, rate=1000.0, sample=5)
+    assert result.applied == 5
+    assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5)
+    assert outcomes == Outcomes(total=5, dead_again=5)
+    assert len(yard.ids("dead")) == 500
+
+
+def test_it_stops_on_the_way(deck: Writer, yard: Yard, work: Callable[..., None]) -> None:
+    """The first ones fare well, then the service that they call goes down."""
+    yard.bulk_dead(5000)
+    ended: list[str] = []
+
+    def kind(job: Claimed) -> str:
+        ended.append(job.id)
+        return "done" if len(ended) <= 100 else "failed"
+
+    work(kind)
+    plan = deck.plan("retry", QUEUE)
+    result, outcomes = deck.redrive(plan, rate=500.0, sample=10)
+    assert 10 < result.applied < 5000
+    assert "died again" in str(result.stopped)
+    assert outcomes.dead_again > outcomes.total / 10
+    assert [entry.outcome for entry in deck.activity()] == ["stopped"]
+
+
+def test_all_goes_well(deck: Writer, yard: Yard, work: Callable[..., None]) -> None:
+    yard.bulk_dead(300)
+    work(lambda _: "done")
+    result, outcomes = deck.redrive(deck.plan("retry", QUEUE), rate=1000.0, sample=3)
+    assert (result.applied, result.stopped, result.error) == (300, None, None)
+    assert outcomes.total == 300
+    assert outcomes.dead_again == 0
+
+
+def test_it_keeps_to_the_rate(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(150)
+    start = time.monotonic()
+    result, _ = deck.redrive(deck.plan("retry", QUEUE), rate=100.0)
+    assert result.applied == 150
+    assert 1.0 < time.monotonic() - start < 12
+
+
+def test_nobody_works(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(10)
+    plan = deck.plan("retry", QUEUE)
+    result, outcomes = deck.redrive(plan, sample=3, patience_s=0.2)
+    assert (result.applied, outcomes.waiting) == (3, 3)
+    assert "does a worker run?" in str(result.stopped)
+    assert redrive.ENOUGH > 3
+
+
+def test_what_became_of_them(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(6)
+    plan = deck.plan("retry", QUEUE, ids=yard.ids("dead")[:5])
+    deck.apply(plan)
+    held = yard.claim(3)
+    yard.end(held[0], "done")
+    yard.end(held[1])
+    outcomes = deck.outcomes(plan)
+    assert (outcomes.total, outcomes.done, outcomes.dead_again, outcomes.running, outcomes.waiting) == (5, 1, 1, 1, 2)
+    deck.undo()
+    assert deck.outcomes(plan).total == 3, "what was put back is as if it had not been touched"
+
+
+def test_what_the_first_ones_died_of_is_told_without_its_secrets(deck: Writer, yard: Yard) -> None:
+    yard.die()
+    plan = deck.plan("retry", QUEUE)
+    deck.apply(plan)
+    [job] = yard.claim()
+    yard.end(job, message="refused, token=abc123")
+    [one] = deck.run(of_sample(plan, 5))
+    assert (one.outcome, one.error, one.message) == ("dead_again", "pkg.TimeoutError", "refused, token=***")

@@ -1,0 +1,104 @@
+"""The worked example of the adapter author's page, as it stands there, in the conformance suite."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import types
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck import UsageError
+from qdeck.adapters import Adapter, make_all
+from qdeck.admin import ADAPTERS, Writer, load_configuration
+from qdeck.testing.adapters import Conformance, contents
+from qdeck_console.__main__ import main
+
+if TYPE_CHECKING:
+    import redis
+
+PAGE = Path(__file__).parents[3] / "core" / "docs" / "adapters.md"
+MOST_LINES = 100
+
+
+def example() -> str:
+    """The first block of Python on the page."""
+    found = re.search(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_it_needs_public_names_only() -> None:
+    imports = {node.module for node in ast.walk(ast.parse(example())) if isinstance(node, ast.ImportFrom)}
+    assert imports == {"qdeck.adapters"}
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example in a distribution of its own."""
+    (tmp_path / "jobs_example.py").write_text(example())
+    told = tmp_path / "jobs_example-1.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: jobs-example\nVersion: 1.0\n")
+    (told / "entry_points.txt").write_text("[qdeck.adapters]\njobs = jobs_example:Jobs\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_adapter_of_another_distribution_is_used_where_it_is_named(url: str, raw: redis.Redis) -> None:
+    raw.zadd("jobs:due", {"one": 1_795_000_000_000, "two": 1_795_000_000_000})
+    before = contents(raw)
+    with Writer(url) as deck:
+        assert deck.snapshot().queues == ()
+    with Writer(url, adapters=("native", "jobs")) as deck:
+        assert [(str(row.ref), row.delayed) for row in deck.snapshot().queues] == [("jobs/jobs", 2)]
+        result = deck.apply(deck.plan("discard", "jobs", ids=["one"]))
+        assert (result.applied, raw.zrange("jobs:due", 0, -1)) == (1, [b"two"])
+        assert deck.undo().restored == 1
+    assert contents(raw) == before
+
+
+@pytest.mark.usefixtures("installed")
+def test_commands_and_configuration_take_it(
+    url: str, raw: redis.Redis, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw.zadd("jobs:due", {"one": 1_795_000_000_000})
+    assert main(["status", "--json", "--adapter", "jobs", "--url", url]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)["queues"]] == ["jobs"]
+    assert main(["status", "--adapter", "nothing", "--url", url]) == 64
+    file = tmp_path / "qdeck.toml"
+    for name, good in (("jobs", True), ("nothing", False)):
+        file.write_text(f'[contexts.here]\nurl = "{url}"\nadapters = ["{name}"]\n')
+        with nullcontext() if good else pytest.raises(UsageError, match="no adapter 'nothing'"):
+            load_configuration(file)
+
+
+def test_it_is_short() -> None:
+    assert len(example().splitlines()) < MOST_LINES
+
+
+class TestJobs(Conformance):
+    """The example, plugged in as the page says."""
+
+    adapter = "jobs"
+
+    def make(self) -> Adapter:
+        module = types.ModuleType("jobs_example")
+        exec(compile(example(), str(PAGE), "exec"), module.__dict__)  # noqa: S102 - it is our own page
+        made = module.Jobs()
+        assert isinstance(made, Adapter)
+        return made
+
+    def populate(self, raw: redis.Redis) -> None:
+        raw.zadd("jobs:due", {"one": 1_795_000_000_000, "two": 1_795_000_000_000, "old": 5})
+        raw.zadd("jobs:due", {b"\xff\x00": 7})
+
+
+def test_an_adapter_is_a_package_that_is_found_by_itself() -> None:
+    assert ADAPTERS == ("native", "lists", "vmpooler", "ifdb", "scheduler")
+    for made in make_all():
+        assert type(made).__module__ == f"qdeck.adapters.{made.name}.adapter"

@@ -1,0 +1,157 @@
+"""What tasks left behind in lists of other programs: removed by task or as orphans, never by itself, and put back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qdeck.admin import Writer
+from qdeck.messages import _registry as registry
+from qdeck.messages._batch import MOST_ONE
+from qdeck.testing.adapters import values
+from qdeck_console.__main__ import main
+from support.waiting import age
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import redis
+
+
+@pytest.fixture
+def ask(url: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    def run(*command: str, code: int = 0) -> Any:
+        assert main([*command, "--json", "--url", url]) == code
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def fill(raw: redis.Redis) -> None:
+    raw.rpush("execution:agent_run:free:77", "a", "b")
+    raw.rpush("execution:callback:free:77", "c")
+    raw.rpush("execution:agent_run:free:78", "d")
+    raw.sadd("task_queues:77", "execution:agent_run:free:77", "execution:callback:free:77", "execution:gone:free:77")
+
+
+def test_the_lists_of_a_task_go_and_come_back(url: str, raw: redis.Redis, ask: Callable[..., Any]) -> None:
+    fill(raw)
+    before = values(raw)
+    dry = ask("clean", "77", "--adapter", "lists", "--idle", "0", "--dry-run")
+    assert (dry["removed"], dry["undoable"], dry["applied"], dry["batch"]) == (2, 2, 0, None)
+    assert values(raw) == before
+    found = ask("clean", "77", "--idle", "0")
+    assert (found["removed"], found["undoable"], found["skipped"]) == (2, 2, [])
+    assert "execution:gone:free:77" in [one["queue"] for one in found["queues"] if one["outcome"] == "gone"]
+    assert not raw.exists("task_queues:77", "execution:agent_run:free:77", "execution:callback:free:77")
+    with Writer(url) as deck:
+        assert deck.undo(found["batch"]).restored == 2
+    assert values(raw) == before
+
+
+def test_the_registry_of_a_task_comes_back_with_its_time_to_live(
+    url: str, raw: redis.Redis, ask: Callable[..., Any]
+) -> None:
+    fill(raw)
+    raw.pexpire("task_queues:77", 3_600_000)
+    raw.pexpire("execution:agent_run:free:77", 1_800_000)
+    before = values(raw)
+    batch = ask("clean", "77", "--idle", "0")["batch"]
+    with Writer(url) as deck:
+        deck.undo(batch)
+        assert values(raw) == before
+        assert raw.lrange("execution:agent_run:free:77", 0, -1) == [b"a", b"b"]
+        assert 3_500_000 < raw.pttl("task_queues:77") <= 3_600_000
+        assert 1_700_000 < raw.pttl("execution:agent_run:free:77") <= 1_800_000
+        assert raw.pttl("execution:callback:free:77") == -1
+
+
+def test_a_task_with_both_kinds_of_queues_is_one_batch(url: str, raw: redis.Redis, ask: Callable[..., Any]) -> None:
+    fill(raw)
+    own = "shop:dev:mail:callbacks:embedding:one"
+    with Writer(url) as deck:
+        deck.write(registry.register(own, "callbacks", "mail", task="77", tier="", ttl_ms=60_000))
+        raw.rpush(own, "an answer")
+        found = ask("clean", "77", "--idle", "0")
+        assert {one["queue"] for one in found["queues"] if one["outcome"] == "removed"} == {
+            own, "execution:agent_run:free:77", "execution:callback:free:77",
+        }  # fmt: skip
+        assert "lists" not in found
+        assert [entry.batch for entry in deck.activity()] == [found["batch"]]
+        assert deck.undo().restored == 3
+    assert raw.lrange(own, 0, -1) == [b"an answer"]
+    assert raw.llen("execution:agent_run:free:77") == 2
+
+
+def test_a_list_of_any_name_goes_with_its_task_and_a_key_of_qdeck_does_not(
+    raw: redis.Redis, ask: Callable[..., Any]
+) -> None:
+    raw.rpush("jobs", "a")
+    raw.rpush("{q}:wakeup", "b")
+    raw.sadd("task_queues:5", "jobs", "{q}:wakeup", "qdeck:activity", b"\xff")
+    found = ask("clean", "5", "--idle", "0", code=1)
+    outcomes = {one["queue"]: one["outcome"] for one in found["queues"]}
+    assert outcomes == {"jobs": "removed", "{q}:wakeup": "foreign", "qdeck:activity": "foreign", "\\xff": "foreign"}
+    assert (raw.exists("jobs"), raw.llen("{q}:wakeup")) == (0, 1)
+
+
+def test_a_list_in_use_or_too_long_is_left_and_told(raw: redis.Redis, ask: Callable[..., Any]) -> None:
+    fill(raw)
+    raw.rpush("execution:callback:free:77", "x" * (MOST_ONE + 1))
+    raw.restore(
+        "execution:callback:free:77", 0, raw.dump("execution:callback:free:77") or b"", replace=True, idletime=99
+    )
+    for more in (["--dry-run"], []):
+        found = ask("clean", "77", "--adapter", "lists", *more, code=1)
+        assert (found["removed"], found["kept"]) == (0, 2)
+        why = {skip["id"]: (skip["code"], skip["why"]) for skip in found["skipped"]}
+        assert why["execution:agent_run:free:77"] == ("recent", "it was used lately")
+        assert why["execution:callback:free:77"] == ("uncopied", "it is too large to be kept for undo")
+
+
+def test_a_registry_of_another_type_is_told(raw: redis.Redis, ask: Callable[..., Any]) -> None:
+    raw.set("task_queues:9", "not a set")
+    found = ask("clean", "9", "--adapter", "lists", code=1)
+    assert found["removed"] == 0
+    assert [(skip["id"], skip["why"]) for skip in found["skipped"]] == [
+        ("task_queues:9", "it is not a temporary queue")
+    ]
+    assert raw.get("task_queues:9") == b"not a set"
+
+
+def test_orphans_by_patterns_go_only_when_lists_are_named(
+    url: str, raw: redis.Redis, tmp_path: Path, ask: Callable[..., Any]
+) -> None:
+    raw.rpush("work:jobs:8", "a", "b")
+    raw.rpush("work:jobs:9", "c")
+    raw.sadd("task_queues:9", "another:list")
+    before = values(raw)
+    age(raw, "work:jobs:8", "work:jobs:9")
+    file = tmp_path / "qdeck.toml"
+    file.write_text('[lists]\npatterns = ["{service}:jobs:*"]\n')
+    more = ("--config", str(file))
+    assert ask("clean", "--orphans", "--yes", *more)["removed"] == 0
+    dry = ask("clean", "--orphans", "--adapter", "lists", *more)
+    assert [(one["queue"], one["outcome"]) for one in dry["queues"]] == [("work:jobs:8", "would_remove")]
+    assert values(raw) == before
+    age(raw, "work:jobs:8", "work:jobs:9")  # to read the lists was a use
+    done = ask("clean", "--orphans", "--yes", "--adapter", "lists", *more)
+    assert (done["applied"], done["undoable"]) == (1, 1)
+    assert raw.exists("work:jobs:8", "work:jobs:9") == 1
+    with Writer(url) as deck:
+        assert deck.undo().restored == 1
+    assert values(raw) == before
+
+
+def test_a_queue_of_a_task_that_is_registered_anywhere_is_no_orphan(raw: redis.Redis, ask: Callable[..., Any]) -> None:
+    fill(raw)
+    age(raw, "execution:agent_run:free:77", "execution:callback:free:77", "execution:agent_run:free:78")
+    for adapters in ((), ("--adapter", "lists")):
+        found = ask("clean", "--orphans", *adapters)
+        assert [one["queue"] for one in found["queues"]] == ["execution:agent_run:free:78"]
+    raw.sadd("task_queues:78", "execution:agent_run:free:78")
+    assert ask("clean", "--orphans", "--yes")["removed"] == 0
+    assert raw.llen("execution:agent_run:free:78") == 1

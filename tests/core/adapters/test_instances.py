@@ -1,0 +1,60 @@
+"""Several adapters of one system on one server: what each shows and does is under its own name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from core.adapters.test_conformance import FILL
+from qdeck import InvalidOption, UsageError
+from qdeck.adapters import make
+from qdeck.admin import Writer, is_adapter
+from qdeck.testing.adapters import contents
+
+if TYPE_CHECKING:
+    import redis
+
+
+@pytest.mark.parametrize("system", FILL)
+def test_each_has_its_queues_jobs_and_batches(url: str, raw: redis.Redis, system: str) -> None:
+    FILL[system]().populate(raw)
+    before = contents(raw)
+    both = (system, f"{system}@copy")
+    with Writer(url, adapters=both) as deck:
+        rows = {name: [row for row in deck.snapshot().queues if row.adapter == name] for name in both}
+        assert [row.name for row in rows[both[0]]] == [row.name for row in rows[both[1]]] != []
+        for name in both:
+            queue = next(row for row in rows[name] if row.dead or row.delayed or row.ready)
+            jobs = list(deck.jobs(queue.ref))
+            assert {job.adapter for job in jobs} == {name}
+            assert {job.key.partition("/")[0] for job in jobs} == {name}
+            assert deck.job(queue.ref, jobs[0].key).adapter == name
+        queue = next(row for row in rows[both[1]] if row.dead or row.delayed)
+        plan = deck.plan("discard", queue.ref)
+        assert {entry.adapter for entry in plan.entries()} == {both[1]}
+        result = deck.apply(plan)
+        assert result.applied > 0
+        assert raw.exists(f"qdeck:undo:{both[1]}:{result.batch}")
+        assert deck.undo().restored == result.applied
+    assert contents(raw) == before
+
+
+def test_a_queue_that_both_have_is_named_with_its_adapter(url: str, raw: redis.Redis) -> None:
+    FILL["ifdb"]().populate(raw)
+    with Writer(url, adapters=("ifdb", "ifdb@copy")) as deck:
+        with pytest.raises(UsageError, match="'ifdb' is a queue of"):
+            deck.plan("discard", "ifdb")
+        assert {entry.adapter for entry in deck.plan("discard", "ifdb@copy/ifdb").entries()} == {"ifdb@copy"}
+
+
+@pytest.mark.parametrize("name", ["ifdb@", "@eu", "ifdb@a/b", "native@eu", "nothing@eu", "ifdb@a b"])
+def test_what_is_no_name_of_an_adapter(name: str) -> None:
+    assert not is_adapter(name)
+
+
+def test_a_system_that_there_is_not_is_named() -> None:
+    with pytest.raises(InvalidOption, match="no adapter 'nothing@eu'"):
+        make("nothing@eu")
+    assert make("ifdb").name == "ifdb"
+    assert make("ifdb@eu").name == "ifdb@eu"
