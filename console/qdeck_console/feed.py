@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from qdeck import NotAllowed, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck_console.history import Flow, History, Pasts, Rates, flow_of
 from qdeck_console.judging import Judge, Judged
+from qdeck_console.pace import Pace
 from qdeck_console.steps import in_steps
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Feed:
         self._wake = asyncio.Event()
         self._want: tuple[str, Reader] | None = None
         self._pause_s = _FIRST_PAUSE_S
-        self._took_s = 0.0
+        self._pace = Pace(INTERVAL_S, forgives=True)
         self._judge = Judge()
         self.picture = Picture()
 
@@ -148,10 +149,8 @@ class Feed:
         )
         await in_steps(self._prepare(picture))
         self.picture = picture
-        # The console shall cost the server a tenth of its time at most, however many queues there are. What a look
-        # costs is what two in a row took: one that waited for a frozen server or a slow line says nothing of the next.
-        took, self._took_s = min(now - started, self._took_s), now - started
-        return max(INTERVAL_S, 10 * took)
+        self._pace.spend(now - started)
+        return self._pace.rest()
 
     def _lost(self, error: Exception, what: str = "", kind: str = "server lost") -> None:
         now = time.monotonic()

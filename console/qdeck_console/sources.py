@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Feature, JobRecord, Needs, SkipCode, Walk, has_feature, newest_first, parse
 from qdeck_console.leaving import Left
+from qdeck_console.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -120,7 +121,7 @@ class Search(Source):
         self._total, self._scanned, self._exact = 0, 0, False
         self._found: list[str | JobRecord] = []
         self._count = 0
-        self._cost_s, self._over_at = 0.0, float("-inf")
+        self._pace = Pace(_AGAIN_S)
         self._goes_on = False
         self._one = asyncio.Lock()
 
@@ -135,9 +136,9 @@ class Search(Source):
     async def _look(self, enough: int) -> None:
         started = time.monotonic()
         if not self._goes_on:
-            if self._exact and started - self._over_at < max(_AGAIN_S, 10 * self._cost_s):
+            if self._exact and not self._pace.is_due:
                 return
-            self._found, self._count, self._cost_s, self._goes_on = [], 0, 0.0, True
+            self._found, self._count, self._goes_on = [], 0, True
             await self._restart()
         while True:
             part = await self._next()
@@ -149,11 +150,12 @@ class Search(Source):
             if part is None or not self._exact:  # until the first search is over, what was found so far is shown
                 self._shown, self._total = self._found, self._count
             if part is None:
-                self._goes_on, self._exact, self._over_at = False, True, time.monotonic()
-                self._cost_s += passed
+                self._goes_on, self._exact = False, True
+                self._pace.spend(passed)
+                self._pace.rest()
                 return
             if passed > (_FIRST_S if len(self._shown) < enough else _BUDGET_S):
-                self._cost_s += passed
+                self._pace.spend(passed)
                 return
 
     @property

@@ -13,6 +13,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import PART_MS, Entry, Feature, Gathering, Groups, GroupWalk, parse
+from qdeck_console.pace import Pace
 from qdeck_console.steps import pause
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ _AGAIN_S: Final = 0.02  # once all were read: what changed is read again with le
 _FIRST_S: Final = 0.3
 _STEP: Final = 2000  # queues between two breaths
 _TOGETHER: Final = 10  # queues whose counts are read in one go: a few ms of work
-_REST: Final = 10
-_FOREIGN_REST_S: Final = 5.0
+_UNCOUNTED_S: Final = 5.0  # between two readings of a queue that does not count its groups, at least
 _RESORT_S: Final = 10.0
 _QUIET_S: Final = 3.0
 
@@ -61,10 +61,13 @@ class _Queue:
     walk: GroupWalk | None = None
     cursor: str | None = None
     looked_at: int = 0
-    cost_s: float = 0.0
-    rested_at: float = 0.0
+    pace: Pace = field(default_factory=Pace)
     has_trends: bool = True
     groups: Groups = field(default_factory=lambda: Groups(groups=(), total=0, exact=False))
+
+    def rest(self) -> None:
+        """End a reading."""
+        self.pace.rest(0.0 if self.is_counted else _UNCOUNTED_S)
 
 
 class Triage:
@@ -108,7 +111,7 @@ class Triage:
         self._queues = {queue.ref: queue for queue in queues}
         await pause()
         started = time.monotonic()
-        due = [queue for queue in queues if self._is_due(queue, started)]
+        due = [queue for queue in queues if self._is_due(queue)]
         due.sort(key=lambda queue: (queue.found is not None, str(queue.ref) not in self._visible, queue.size))
         is_begun = any(queue.found or queue.gathering for queue in queues)
         begun = _AGAIN_S if all(queue.found for queue in queues) else _BUDGET_S
@@ -139,8 +142,9 @@ class Triage:
                     alone.append(queue)
                     continue
                 queue.groups = queue.found = _with_trends(found, queue.found)
-                queue.read_mark, queue.cost_s, queue.rested_at = queue.mark, (now - begun) / len(some), now
-                queue.has_trends = False
+                queue.read_mark, queue.has_trends = queue.mark, False
+                queue.pace.spend((now - begun) / len(some))
+                queue.rest()
             await pause()
         return alone
 
@@ -151,38 +155,42 @@ class Triage:
         queue.mark = (row.dead, row.totals.get("dead"), row.totals.get("dropped_dead"), now_ms // PART_MS)
         return queue
 
-    def _is_due(self, queue: _Queue, now: float) -> bool:
+    def _is_due(self, queue: _Queue) -> bool:
         if queue.gathering is not None:
             return True
-        rest = max(_REST * queue.cost_s, 0.0 if queue.is_counted else _FOREIGN_REST_S)
         changed = queue.read_mark != queue.mark or not queue.is_counted
         if str(queue.ref) in self._visible and not queue.has_trends:
             changed = True
-        return changed and (queue.found is None or now - queue.rested_at >= rest)
+        return changed and (queue.found is None or queue.pace.is_due)
 
     async def _read(self, queue: _Queue, now_ms: int, tick: float) -> None:
-        begun = time.monotonic()
+        with queue.pace.spending():
+            over = await self._read_on(queue, now_ms, tick)
+        if over:
+            queue.rest()
+
+    async def _read_on(self, queue: _Queue, now_ms: int, tick: float) -> bool:
+        """Read a queue for a moment; return whether all of it was read."""
         if queue.gathering is None and queue.is_counted and self._wanted.is_everything:
             # Queues count their dead letters by kind: most need not be read at all.
             counted = await self._reader.queue_groups(queue.ref.name)
             if counted.exact or counted.unread:
                 queue.groups = queue.found = counted
-                queue.has_trends = True
-                queue.read_mark, queue.cost_s, queue.rested_at = queue.mark, time.monotonic() - begun, time.monotonic()
-                return
+                queue.read_mark, queue.has_trends = queue.mark, True
+                return True
         if queue.gathering is None:
-            queue.gathering, queue.read_mark, queue.cost_s = Gathering(now_ms=now_ms), queue.mark, 0.0
+            queue.gathering, queue.read_mark = Gathering(now_ms=now_ms), queue.mark
             queue.walk, queue.cursor, queue.looked_at = None, None, 0
             if queue.is_counted:
                 queue.walk = GroupWalk(queue.ref.name, now_ms, queue.gathering, self._wanted)
         over = False
         while not over and time.monotonic() - tick < (_BUDGET_S if queue.looked_at else _FIRST_S):
             over = await self._page(queue)
-        queue.cost_s += time.monotonic() - begun
         if over or queue.found is None:
             queue.groups = queue.gathering.finish(exact=over)
         if over:
-            queue.found, queue.gathering, queue.rested_at = queue.groups, None, time.monotonic()
+            queue.found, queue.gathering = queue.groups, None
+        return over
 
     async def _page(self, queue: _Queue) -> bool:
         assert queue.gathering is not None  # noqa: S101 - _read made it

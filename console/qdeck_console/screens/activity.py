@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -12,6 +11,7 @@ from qdeck import QdeckError, ServerUnreachable, UsageError
 from qdeck.admin import Activity
 from qdeck_console.actions import ACTIVITY, Action, bindings
 from qdeck_console.format import counted
+from qdeck_console.pace import Paces
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch as present_batch
 from qdeck_console.presenters.activity import Later
@@ -54,7 +54,7 @@ class ActivityBase(TableScreen):
     def __init__(self) -> None:
         super().__init__()
         self.counted: dict[str, BatchOutcomes | str] = {}
-        self._next_count: dict[str, float] = {}
+        self._paces = Paces()
         self._made_table: tuple[Log, Table[Activity, present.View]] | None = None
 
     @property
@@ -84,21 +84,20 @@ class ActivityBase(TableScreen):
         return read
 
     def _due(self, undone: Mapping[str, Activity]) -> list[str]:
-        now = time.monotonic()
         wanted = [row for row in self.in_sight() if row.batch is not None and row.batch not in undone]
         first = wanted[:1]  # its undo is told whatever it did
         rest = [row for row in wanted[1:] if row.verb in present.REACHED and (row.undo_until_ms or 0) > self.now_ms]
         batches = [row.batch for row in (*first, *rest) if row.batch is not None]
-        due = [batch for batch in dict.fromkeys(batches) if now >= self._next_count.get(batch, 0.0)]
+        due = [batch for batch in dict.fromkeys(batches) if self._paces.of(batch).is_due]
         head = [batch for batch in due if first and batch == first[0].batch]
-        others = sorted((batch for batch in due if batch not in head), key=lambda b: self._next_count.get(b, 0.0))
+        others = sorted((batch for batch in due if batch not in head), key=lambda b: self._paces.of(b).due_at)
         return [*head, *others][:AT_ONCE]
 
     async def _count(self, batch: str) -> None:
-        started = time.monotonic()
-        settled = True
+        settled, pace = True, self._paces.of(batch)
         try:
-            found = await self.console.reader.batch_outcomes(batch)
+            with pace.spending():
+                found = await self.console.reader.batch_outcomes(batch)
             self.counted[batch] = found
             settled = not (found.pending or found.running)
         except UsageError:
@@ -107,8 +106,7 @@ class ActivityBase(TableScreen):
             raise
         except QdeckError as error:
             self.counted[batch] = str(error)
-        took = time.monotonic() - started
-        self._next_count[batch] = time.monotonic() + max(SETTLED_S if settled else AGAIN_S, 10 * took)
+        pace.rest(SETTLED_S if settled else AGAIN_S)
 
     def later(self, row: Activity) -> Later:
         """What is known of an operation besides its line in the log."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
+from qdeck_console.pace import Pace
 from qdeck_console.presenters.empty import empty_lines
 from qdeck_console.widgets.lines import Item, Listing
 
@@ -24,14 +24,14 @@ class EmptyDeck:
 
     def __init__(self) -> None:
         self._keys: int | None = None
-        self._next = 0.0
+        self._pace = Pace(AGAIN_S)
 
     async def read(self, reader: AsyncReader) -> None:
         """Counts the keys that are none of a queue, now and then. On a cluster one server would tell its own only."""
 
-        if time.monotonic() >= self._next and not reader.is_cluster:
-            self._keys = await reader.count_keys()
-            self._next = time.monotonic() + AGAIN_S
+        if self._pace.is_due and not reader.is_cluster:
+            with self._pace.reading():
+                self._keys = await reader.count_keys()
 
     def listing(self, console: Console, view: LineList) -> Listing:
         """The block as lines without a cursor: nothing in it can be chosen."""

@@ -12,6 +12,7 @@ from qdeck.admin import outcome_evidence
 from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.operating import make_plan, outcome
+from qdeck_console.pace import Pace
 from qdeck_console.presenters.parts import in_height
 from qdeck_console.presenters.redrive import MOST_SAMPLED, WATCHING, Drive, around, redrive_lines
 from qdeck_console.screens.form import Field, FormScreen
@@ -137,10 +138,8 @@ class RedriveScreen(FrameScreen):
     def __init__(self, drive: Drive) -> None:
         super().__init__()
         self.drive = drive
-        self._asked_at = 0.0
-        self._cost_s = 0.0
-        self._asking = False
-        self._watching, self._watch_at = False, 0.0
+        self._asking, self._ask_pace = False, Pace(1.0)
+        self._watching, self._watch_pace = False, Pace(1.0)
 
     def body(self) -> Sequence[Widget]:
         """A list of lines without a cursor: the movement keys scroll it; the sample and what happened beside it."""
@@ -155,48 +154,42 @@ class RedriveScreen(FrameScreen):
         if not self.is_current:
             return
         self.draw(fresh=False)
-        drive, now = self.drive, time.monotonic()
-        self._watch_sample(now)
+        drive = self.drive
+        self._watch_sample()
         settled = drive.outcomes.total and drive.outcomes.settled >= drive.outcomes.total
         small = drive.plan.count <= _MOST_WATCHED
-        if (
-            drive.is_over
-            and small
-            and not settled
-            and not self._asking
-            and now - self._asked_at > max(1.0, 10 * self._cost_s)
-        ):
+        if drive.is_over and small and not settled and not self._asking and self._ask_pace.is_due:
             self._asking = True
             self.run_worker(self._ask(), group="outcomes", exit_on_error=False)
 
-    def _watch_sample(self, now: float) -> None:
+    def _watch_sample(self) -> None:
         """Read the outcomes of the sample, until all of its jobs have ended."""
         ones = self.drive.sampled
         over = bool(ones) and all(one.outcome not in (None, "waiting", "running") for one in ones)
-        if over or self._watching or not self.drive.done or now < self._watch_at:
+        if over or self._watching or not self.drive.done or not self._watch_pace.is_due:
             return
         self._watching = True
         self.run_worker(self._read_sample(), group="sample", exit_on_error=False)
 
     async def _read_sample(self) -> None:
-        drive, started = self.drive, time.monotonic()
+        drive = self.drive
         try:
             most = min(MOST_SAMPLED, drive.sample, drive.done)
-            drive.sampled = await self.console.reader.sample_outcomes(drive.plan, most)
+            with self._watch_pace.reading():
+                drive.sampled = await self.console.reader.sample_outcomes(drive.plan, most)
         except (QdeckError, OSError):
             return  # the frame tells that the server is lost; it is asked again
         finally:
-            took = time.monotonic() - started
-            self._watching, self._watch_at = False, time.monotonic() + max(1.0, 10 * took)
+            self._watching = False
 
     async def _ask(self) -> None:
-        started = time.monotonic()
         try:
-            self.drive.outcomes = await self.console.reader.outcomes(self.drive.plan)
+            with self._ask_pace.reading():
+                self.drive.outcomes = await self.console.reader.outcomes(self.drive.plan)
         except (QdeckError, OSError):
             return  # the frame tells that the server is lost; it is asked again
         finally:
-            self._asking, self._asked_at, self._cost_s = False, time.monotonic(), time.monotonic() - started
+            self._asking = False
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the redrive."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from qdeck import NotAllowed, QdeckError, UnknownJob
+from qdeck import QdeckError, UnknownJob
 from qdeck.admin import Code, Entry, Feature, SkipCode, Verb, concerns_all, parse
 from qdeck_console.actions import STUCK, bindings
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.operating import Wish
+from qdeck_console.pace import Paces
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.frame import role_of
 from qdeck_console.presenters.parts import unread_words
@@ -84,7 +84,8 @@ class StuckScreen(JobListScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._usual: dict[QueueRef, tuple[float, Spread | None]] = {}
+        self._usual: dict[QueueRef, Spread | None] = {}
+        self._paces = Paces(times=20)
 
     async def _read_usual(self, found: Sequence[Stuck]) -> None:
         """How long jobs took that are done, of the queue under the cursor and not often."""
@@ -92,14 +93,10 @@ class StuckScreen(JobListScreen):
         stuck = row if isinstance(row, Stuck) else found[0] if found else None
         if stuck is None or stuck.why is Why.THEIRS:
             return
-        queue, now = stuck.job.ref, time.monotonic()
-        if queue in self._usual and now < self._usual[queue][0]:
-            return
-        try:
-            spread = (await self.console.reader.queue_details(queue.name)).done
-        except NotAllowed:
-            spread = None
-        self._usual[queue] = (time.monotonic() + max(USUAL_S, 20 * (time.monotonic() - now)), spread)
+        queue = stuck.job.ref
+        if self._paces.of(queue).is_due:
+            details = await self._paces.read(queue, lambda: self.console.reader.queue_details(queue.name), USUAL_S)
+            self._usual[queue] = None if details is None else details.done
 
     def job_of(self, row: object) -> JobRecord | None:
         """The job that a row shows."""
@@ -144,11 +141,10 @@ class StuckScreen(JobListScreen):
             found.sort(key=lambda stuck: (stuck.why, stuck.job.queue, stuck.job.ref, stuck.job.id))
             served = {row.ref: row.workers for row in snapshot.queues}
             await self._read_usual(found)
-            usual = {queue: spread for queue, (_, spread) in self._usual.items()}
             self._drop_marks(found, all_read)
             total = snapshot.totals.stuck
             return StuckSeen(
-                jobs=tuple(found), total=total, usual=usual, served=served, gone=gone, all_read=all_read,
+                jobs=tuple(found), total=total, usual=dict(self._usual), served=served, gone=gone, all_read=all_read,
                 unread=len(unread),
             )  # fmt: skip
 

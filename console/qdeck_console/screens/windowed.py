@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -12,6 +11,7 @@ from qdeck import QdeckError, UnknownJob
 from qdeck.admin import Feature, JobDetail, JobRecord
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
+from qdeck_console.pace import Pace
 from qdeck_console.screens import deadletters
 from qdeck_console.screens.jobacts import VERBS
 from qdeck_console.screens.joblist import JobListScreen
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from qdeck_console.operating import Wish
 
-_REST: Final = 12  # times what a step of a search took
+_TIMES: Final = 12  # what a step of a search took, between two of them
 _FIRST_ROWS: Final = 60  # read before it is known how many fit
 MOST_MARKED: Final = 10_000  # one by one: each is kept as it was seen
 _MARKS_READ: Final = 1000  # marks that are looked after at each picture
@@ -136,11 +136,12 @@ class WindowedScreen(JobListScreen):
 
     async def _work_on(self) -> None:
         """Goes on between two pictures, and leaves most of the time to others."""
+        pace = Pace(0.02, times=_TIMES)
         try:
             while self.is_current and self.unfinished and not self.picture.is_lost:
-                begun = time.monotonic()
-                await self.work_on()
-                await asyncio.sleep(max(0.02, _REST * (time.monotonic() - begun)))
+                with pace.spending():
+                    await self.work_on()
+                await asyncio.sleep(pace.rest())
         except (QdeckError, OSError):
             self.console.feed.poke()  # it will tell what is wrong
         finally:

@@ -18,7 +18,7 @@ from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._engine.acts import Acted
 from qdeck._operations.model import Verb
 from qdeck._operations.places import context_of
-from qdeck._operations.slices import Pace
+from qdeck._operations.slices import SliceSize
 from qdeck._redis import reads
 from qdeck._settings.limits import Limits, used_rules
 from qdeck.adapters import changes as applied
@@ -49,7 +49,7 @@ class NativeApplier:
 
     def __init__(self, plan: Plan, keep_ms: int, trip_ms: float) -> None:
         self.kept_bytes = 0
-        self._pace = Pace(trip_ms)
+        self._pace = SliceSize(trip_ms)
         self._plan, self._keep_ms = plan, keep_ms
         self._bytes: dict[str, int] = {}
         self._outbox: dict[str, int] = {}

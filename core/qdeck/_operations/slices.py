@@ -135,7 +135,7 @@ class PlanSlices:
         self._place += count
 
 
-class Pace:
+class SliceSize:
     """How many entries go into a slice: fewer while calls hold up the server for longer than they may."""
 
     def __init__(self, trip_ms: float = math.inf) -> None:

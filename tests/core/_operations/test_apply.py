@@ -16,7 +16,7 @@ from qdeck._deck.reasons import Stop, StopCode
 from qdeck._engine import acts, programs
 from qdeck._operations import batches
 from qdeck._operations.applying import NOTE_EVERY
-from qdeck._operations.slices import Pace
+from qdeck._operations.slices import SliceSize
 from qdeck.admin import AsyncWriter, Plan, Verb, Writer, load_plan
 
 if TYPE_CHECKING:
@@ -365,7 +365,7 @@ def test_a_queue_that_refuses_stops_none_that_go_with_it(deck: Writer, yard: Yar
 
 
 def test_slices_shrink_while_calls_take_long() -> None:
-    pace = Pace(30.0)  # a server far away: that is not its work
+    pace = SliceSize(30.0)  # a server far away: that is not its work
     pace.took(200, 31.5)
     assert pace.most == acts.SLICE
     pace.took(200, 46.0)
