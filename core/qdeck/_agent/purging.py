@@ -17,9 +17,10 @@ from qdeck._words import iso
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from qdeck._operations.model import BatchResult, PlanEntry
+    from qdeck._operations.model import BatchResult
     from qdeck._operations.planfile import Plan
     from qdeck._settings import Settings
+    from qdeck.adapters.plans import PlanEntry
     from qdeck.admin import AsyncReader
 
 MOST_SKIPS: Final = 100  # told one by one

@@ -17,20 +17,21 @@ from qdeck._engine import acts, keys
 from qdeck._engine.acts import Acted
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import batches, planning
-from qdeck._operations.appliers import make_applier
 from qdeck._operations.model import BatchResult
+from qdeck._operations.places import context_of
 from qdeck._operations.planfile import check_whole
-from qdeck._operations.slices import PlanSlices
 from qdeck._redis import reads
 from qdeck._redis.commands import Offload, waiting
+from qdeck.adapters.applying import PlanSlices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._deck.model import QueueRef
     from qdeck._operations.planfile import Plan
-    from qdeck._operations.slices import Applier, PlanSlice
     from qdeck._redis.commands import Program
+    from qdeck.adapters.all import Adapters
+    from qdeck.adapters.applying import Applier, PlanSlice
 
 MOST_SKIPS: Final = 10_000  # that are told one by one
 NOTE_EVERY: Final = 100  # slices between two records of how much undo takes
@@ -92,8 +93,8 @@ class Tally:
 class Application:
     """One run over a plan."""
 
-    def __init__(self, plan: Plan, *, keep_bytes: int, keep_ms: int) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, adapters: Adapters, *, keep_bytes: int, keep_ms: int) -> None:
+        self.plan, self._adapters = plan, adapters
         self.tally = Tally(plan.count)
         self._slices = PlanSlices(plan.entries(), self._applier_of)
         self._keep_bytes, self._keep_ms = keep_bytes, keep_ms
@@ -158,7 +159,8 @@ class Application:
 
     def _applier_of(self, name: str) -> Applier:
         if name not in self._appliers:
-            self._appliers[name] = make_applier(name, self.plan, self._keep_ms, self._trip_ms)
+            context = context_of(self.plan.head, self.plan.head.created_ms)
+            self._appliers[name] = self._adapters.instance(name).applier(context, self._keep_ms, self._trip_ms)
         return self._appliers[name]
 
     @property
@@ -229,12 +231,12 @@ def check_plan(plan: Plan, db: int) -> Program[None]:
 
 
 def apply_steps(
-    plan: Plan, db: int, rule: StopRule | None = None, **options: Unpack[ApplyOptions]
+    plan: Plan, adapters: Adapters, db: int, rule: StopRule | None = None, **options: Unpack[ApplyOptions]
 ) -> Program[BatchResult]:
     """Apply a plan, which must be one for this database; a `rule` has a sample and may stop it."""
     yield from check_plan(plan, db)
     keep_bytes, keep_ms = options.get("keep_bytes", acts.KEEP_BYTES), options.get("keep_ms", acts.KEEP_MS)
-    run = Application(plan, keep_bytes=keep_bytes, keep_ms=keep_ms)
+    run = Application(plan, adapters, keep_bytes=keep_bytes, keep_ms=keep_ms)
     yield from run.begin()
     error = stopped = None
     try:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from qdeck._deck.model import NATIVE, QueueRef, State
+from qdeck._deck.model import QueueRef, State
 from qdeck._deck.reasons import Caution, CautionCode, Skip, Stop
 from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their types up when they are made
 from qdeck.adapters.native import VERBS
@@ -43,30 +43,6 @@ class Verb(StrEnum):
     def states(self) -> tuple[State, ...]:
         """The states in which a job can be acted on this way."""
         return tuple(State) if self is Verb.PURGE else VERBS.get(self, ())
-
-
-class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One job that a plan acts on. `version` is what it is compared with before it is changed.
-
-    That is its score as text, and of a waiting job that was changed its number of changes; of a running one the token
-    of its lease. `verb` is what is done to it; `rule` and `reason` say why it is in the plan.
-    """
-
-    queue: str
-    id: str
-    state: str
-    version: str
-    verb: str
-    rule: str | None = None
-    reason: str = ""
-    bytes: int = 0
-    age_s: float | None = None
-    adapter: str = NATIVE
-
-    @property
-    def ref(self) -> QueueRef:
-        """The queue that it is in."""
-        return QueueRef(self.adapter, self.queue)
 
 
 class PlanTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,6 +79,11 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int | None = None
     target: str | None = None
     limits: dict[str, Any] = {}  # of a purge: its thresholds
+
+    @property
+    def batch(self) -> str:
+        """The id of the batch that its plan becomes: applied twice, by whomever, it is done once."""
+        return f"b-{self.plan}"
 
 
 class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from qdeck._operations.batches import Batch
-    from qdeck._operations.model import PlanEntry
     from qdeck._operations.planfile import Plan
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.plans import PlanEntry
 
 MOST: Final = 20_000  # jobs of a batch that are looked for
 MOST_ERRORS: Final = 500  # of those that died again: what they died of

@@ -82,7 +82,10 @@ def places_of(adapters: Adapters, queues: Sequence[str | QueueRef], wanted: Filt
     return places
 
 
-def context_of(head: PlanHead, now: int, prepared: Any) -> Context:
+def context_of(head: PlanHead, now: int, prepared: Any = None) -> Context:
     """What the changes of a plan are made for."""
     limits = msgspec.convert(head.limits, Limits)
-    return Context(now=now, limits=limits, priority=head.priority, reason=head.reason, prepared=prepared)
+    return Context(
+        now=now, limits=limits, batch=head.batch, target=head.target, priority=head.priority, reason=head.reason,
+        prepared=prepared,
+    )  # fmt: skip

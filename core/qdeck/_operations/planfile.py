@@ -23,7 +23,8 @@ from qdeck._deck.model import NATIVE, NO_STATE, QueueRef
 from qdeck._deck.queue_ref import Feature, has_feature
 from qdeck._errors import UsageError
 from qdeck._files import draft_beside, give_name, private_folder, state_dir
-from qdeck._operations.model import PLAN_FORMAT, PLAN_MOST_LIFE_MS, PlanEntry, PlanHead, PlanTail, Verb
+from qdeck._operations.model import PLAN_FORMAT, PLAN_MOST_LIFE_MS, PlanHead, PlanTail, Verb
+from qdeck.adapters.plans import PlanEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,8 +88,8 @@ class Plan:
 
     @property
     def batch(self) -> str:
-        """The id of the batch that it becomes: applied twice, by whomever, it is done once."""
-        return f"b-{self.head.plan}"
+        """The id of the batch that it becomes."""
+        return self.head.batch
 
     @property
     def by_queue(self) -> dict[QueueRef, int]:

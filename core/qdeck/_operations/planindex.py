@@ -11,7 +11,7 @@ import msgspec
 
 from qdeck._deck.model import NATIVE
 from qdeck._deck.queue_ref import InQueue
-from qdeck._operations.model import PlanEntry
+from qdeck.adapters.plans import PlanEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

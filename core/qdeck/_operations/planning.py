@@ -22,7 +22,7 @@ from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._filter import parse
 from qdeck._names import QueueName
-from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanEntry, PlanHead, Verb
+from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanHead, Verb
 from qdeck._operations.places import context_of, places_of_wish
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.request import Sums, Wish
@@ -33,7 +33,7 @@ from qdeck._redis.errors import is_error
 from qdeck._settings.limits import PurgeRule, chosen_rules, used_rules
 from qdeck._settings.model import FOREIGN_RULES
 from qdeck.adapters.model import NO_QUEUE
-from qdeck.adapters.plans import Search, shown
+from qdeck.adapters.plans import PlanEntry, Search, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

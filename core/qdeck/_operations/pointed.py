@@ -19,10 +19,11 @@ from qdeck.adapters.plans import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._operations.model import PlanEntry, Verb
+    from qdeck._operations.model import Verb
     from qdeck._operations.planfile import Plan
     from qdeck._redis.commands import Program
     from qdeck.adapters.all import Adapters
+    from qdeck.adapters.plans import PlanEntry
 
 Place = tuple[QueueRef, str, str]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 from qdeck._deck.reasons import Stop, StopCode
 from qdeck._errors import InvalidOption, QdeckError
 from qdeck._operations.applying import StopRule, apply_steps
-from qdeck._operations.model import BatchResult, Outcomes, PlanEntry
+from qdeck._operations.model import BatchResult, Outcomes
 from qdeck._operations.outcomes import PlanOutcomes, outcomes_of
 from qdeck._redis.commands import Pause
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from qdeck._operations.applying import ApplyOptions, Done
     from qdeck._operations.planfile import Plan
     from qdeck._redis.commands import Program
+    from qdeck.adapters.all import Adapters
+    from qdeck.adapters.plans import PlanEntry
 
 WATCHED: Final = 200  # of the jobs that were retried last, how many are watched
 ENOUGH: Final = 5  # so many have to end before they are judged, unless fewer were retried
@@ -124,10 +126,10 @@ class Watch(StopRule):
 
 
 def redrive_steps(
-    plan: Plan, db: int, watch: Watch, **options: Unpack[ApplyOptions]
+    plan: Plan, adapters: Adapters, db: int, watch: Watch, **options: Unpack[ApplyOptions]
 ) -> Program[tuple[BatchResult, Outcomes]]:
     """Apply a plan of retries with a watch; return what was done and what happened to the jobs."""
-    result = yield from apply_steps(plan, db, watch, **options)
+    result = yield from apply_steps(plan, adapters, db, watch, **options)
     try:
         return result, (yield from watch.plan_outcomes.count(enumerate(plan.entries())))
     except QdeckError as caught:

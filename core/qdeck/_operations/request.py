@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from qdeck._deck.reasons import Caution, SkipCode
     from qdeck._filter import Filter
-    from qdeck._operations.model import PlanEntry, Verb
-    from qdeck.adapters.plans import Pages, Weighed
+    from qdeck._operations.model import Verb
+    from qdeck.adapters.plans import Pages, PlanEntry, Weighed
 
 MOST_SKIPS: Final = 1000  # that are told one by one
 # Of a purge: queue, rule, how many were looked at, the entries of a page, and whether it was the last.

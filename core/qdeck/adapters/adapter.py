@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
+    from qdeck.adapters.applying import Applier
     from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
 
@@ -186,6 +187,12 @@ class Adapter(ABC):
         """
         yield from ()  # no reading: a program all the same
         return {}
+
+    def applier(self, context: Context, keep_ms: int, trip_ms: float) -> Applier:
+        """What applies the slices of a plan; a round trip without work took `trip_ms`."""
+        from qdeck.adapters.applying import CellApplier
+
+        return CellApplier(self, context, keep_ms)
 
     def changes(
         self, act: Act, entries: Sequence[Entry], context: Context

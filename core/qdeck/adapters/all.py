@@ -13,7 +13,7 @@ from qdeck._deck.queue_ref import ambiguous, shared_names
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, QdeckError, UsageError
 from qdeck._redis import keyspace, reads
-from qdeck.adapters import NAMES, discovery, make_all
+from qdeck.adapters import NAMES, discovery, make, make_all
 from qdeck.adapters.native.adapter import Native
 from qdeck.adapters.together import all_of, apart
 
@@ -42,6 +42,8 @@ class Adapters:
         on_cluster: bool = False,
     ) -> None:
         made = make_all(names, patterns)
+        self._patterns = patterns
+        self._beside: dict[str, Adapter] = {}
         self.native = Native(memory, address)
         self.foreign = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
         left_out = ", ".join(adapter.name for adapter in made if adapter not in self.foreign)
@@ -231,6 +233,14 @@ class Adapters:
     def named(self, name: str) -> Adapter | None:
         """The adapter of this name."""
         return next((adapter for adapter in (self.native, *self.foreign) if adapter.name == name), None)
+
+    def instance(self, name: str) -> Adapter:
+        """The adapter of this name; one that is not looked at is made with the settings of the others."""
+        known = self.named(name) or self._beside.get(name)
+        if known is None:
+            known = self._beside[name] = make(name, self._patterns)
+            known.thresholds = self._memory.thresholds
+        return known
 
     def _adapter_of(self, ref: QueueRef) -> Program[Adapter]:
         """The adapter of a queue, after a first look where there was none."""

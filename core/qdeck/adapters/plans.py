@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qdeck._deck.model import NATIVE
-from qdeck._deck.queue_ref import InQueue
+from qdeck._deck.queue_ref import InQueue, QueueRef
 from qdeck._settings.limits import Limits  # noqa: TC001 - likewise
 
 if TYPE_CHECKING:
@@ -23,6 +23,30 @@ if TYPE_CHECKING:
 def shown(name: str) -> str:
     """A name as a text: what stands for bytes that are none is written out."""
     return name.encode("utf-8", "backslashreplace").decode()
+
+
+class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One job that a plan acts on. `version` is what it is compared with before it is changed.
+
+    That is its score as text, and of a waiting job that was changed its number of changes; of a running one the token
+    of its lease. `verb` is what is done to it; `rule` and `reason` say why it is in the plan.
+    """
+
+    queue: str
+    id: str
+    state: str
+    version: str
+    verb: str
+    rule: str | None = None
+    reason: str = ""
+    bytes: int = 0
+    age_s: float | None = None
+    adapter: str = NATIVE
+
+    @property
+    def ref(self) -> QueueRef:
+        """The queue that it is in."""
+        return QueueRef(self.adapter, self.queue)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +91,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What changes of one verb are made for: the server's clock, the limits of a purge, and what the operator gave.
 
-    `rule` is the rule of a purge that took the jobs, `reasons` its reason for each of them, and `prepared` what the
-    adapter's `prepare` returned.
+    `batch` is the id of the plan's batch, and `target` the queue that jobs are moved to. `rule` is the rule of a purge
+    that took the jobs, `reasons` its reason for each of them, and `prepared` what the adapter's `prepare` returned.
     """
 
     now: int
     limits: Limits
+    batch: str = ""
+    target: str | None = None
     priority: int | str | None = None
     reason: str = ""
     reasons: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from qdeck._operations.editing import Draft, new_body
     from qdeck._operations.groups import PART_MS, Gathering, Group, Groups, GroupWalk, Kind
     from qdeck._operations.headroom import Headroom
-    from qdeck._operations.model import Activity, BatchResult, Outcomes, PlanEntry, UndoResult, Verb
+    from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult, Verb
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
     from qdeck._operations.outcomes import evidence_of as outcome_evidence
     from qdeck._operations.planfile import Plan, PlanWriter, load_plan
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.native.purge import purge_verb
     from qdeck.adapters.native.records import MOST_SHOWN
     from qdeck.adapters.native.walk import Needs, Walk
-    from qdeck.adapters.plans import StuckJob, shown
+    from qdeck.adapters.plans import PlanEntry, StuckJob, shown
     from qdeck.admin._reader import AsyncReader, Reader
     from qdeck.admin._writer import AsyncWriter, Writer
 
@@ -272,10 +272,10 @@ _HOMES: Final = {
     "qdeck._operations.applying": "Tally",
     "qdeck._operations.closeup": "CloseUp Spread",
     "qdeck._operations.editing": "Draft new_body",
-    "qdeck.adapters.plans": "StuckJob shown",
+    "qdeck.adapters.plans": "PlanEntry StuckJob shown",
     "qdeck._operations.groups": "Gathering Group GroupWalk Groups Kind PART_MS",
     "qdeck._operations.headroom": "Headroom",
-    "qdeck._operations.model": "Activity BatchResult Outcomes PlanEntry UndoResult Verb",
+    "qdeck._operations.model": "Activity BatchResult Outcomes UndoResult Verb",
     "qdeck._operations.planfile": "Plan PlanWriter load_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",
     "qdeck._operations.pointed": "difference",

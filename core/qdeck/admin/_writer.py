@@ -65,7 +65,7 @@ class Writes(Reads):
         """
         from qdeck._operations import applying
 
-        return applying.apply_steps(plan, self.endpoint.db, **options)
+        return applying.apply_steps(plan, self.adapters, self.endpoint.db, **options)
 
     @writes
     def redrive(
@@ -86,7 +86,7 @@ class Writes(Reads):
         from qdeck._operations import redrive
 
         watch = redrive.Watch(plan, sample=sample, patience_s=patience_s, grace_s=grace_s, watched=watched)
-        return redrive.redrive_steps(plan, self.endpoint.db, watch, **options)
+        return redrive.redrive_steps(plan, self.adapters, self.endpoint.db, watch, **options)
 
     @writes
     def undo(

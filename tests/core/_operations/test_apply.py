@@ -16,7 +16,7 @@ from qdeck._deck.reasons import Stop, StopCode
 from qdeck._engine import acts, programs
 from qdeck._operations import batches
 from qdeck._operations.applying import NOTE_EVERY
-from qdeck._operations.slices import SliceSize
+from qdeck.adapters.native.applying import SliceSize
 from qdeck.admin import AsyncWriter, Plan, Verb, Writer, load_plan
 
 if TYPE_CHECKING:

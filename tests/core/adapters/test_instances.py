@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from core.adapters.test_conformance import FILL
 from qdeck import InvalidOption, UsageError
+from qdeck._list_names import ListNames
 from qdeck.adapters import make
+from qdeck.adapters.lists.adapter import Lists
 from qdeck.admin import Writer, is_adapter
 from qdeck.testing.adapters import contents
 
@@ -38,6 +41,19 @@ def test_each_has_its_queues_jobs_and_batches(url: str, raw: redis.Redis, system
         assert raw.exists(f"qdeck:undo:{both[1]}:{result.batch}")
         assert deck.undo().restored == result.applied
     assert contents(raw) == before
+
+
+def test_a_plan_is_applied_by_the_instance_that_planned_it(url: str, raw: redis.Redis) -> None:
+    raw.rpush("shop:mail:actions:failed", json.dumps({"action_id": "a1"}))
+    with Writer(url, adapters=("lists", "lists@copy")) as deck:
+        copy = deck.adapters.named("lists@copy")
+        assert isinstance(copy, Lists)
+        copy.names = ListNames(suffix=":failed")  # its dead letters are under another name than those of `lists`
+        plan = deck.plan("retry", "lists@copy/shop:mail:actions")
+        assert deck.apply(plan).applied == 1
+        assert raw.llen("shop:mail:actions") == 1
+        assert deck.undo().restored == 1
+    assert contents(raw).keys() >= {b"shop:mail:actions:failed"}
 
 
 def test_a_queue_that_both_have_is_named_with_its_adapter(url: str, raw: redis.Redis) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import Found, JobDetail, Page, Snapshot
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
+    from qdeck.adapters.applying import Applier
     from qdeck.adapters.native.plans import Owners
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
 
@@ -167,6 +168,12 @@ class Native(Adapter):
         from qdeck.adapters.native import plans
 
         return plans.weigh(verb, rows, reasons)
+
+    def applier(self, context: Context, keep_ms: int, trip_ms: float) -> Applier:
+        """What applies the slices of a plan; a round trip without work took `trip_ms`."""
+        from qdeck.adapters.native.applying import NativeApplier
+
+        return NativeApplier(context, keep_ms, trip_ms)
 
     def stuck_pages(
         self, queues: Sequence[str], wanted: Filter | None, now: int
