@@ -6,12 +6,14 @@ An action that cannot act now is not hidden: its key says why.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from textual.binding import Binding, BindingType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+ScreenT = TypeVar("ScreenT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,26 @@ class Action:
     def key_names(self) -> str:
         """All of its keys as people say them."""
         return " ".join(_NAMES.get(key, key) for key in self.keys)
+
+
+def _no_reason(_screen: object) -> str:
+    return ""
+
+
+def _offered(_screen: object) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionHandler(Generic[ScreenT]):
+    """What an action does on a screen: functions of the screen. `reason` says why it cannot act now, empty when it can;
+    `label` is its verb where that is not the table's; what is not `offered` is not in the footer.
+    """
+
+    run: Callable[[ScreenT], Any]
+    reason: Callable[[ScreenT], str] = _no_reason
+    label: Callable[[ScreenT], str] = _no_reason
+    offered: Callable[[ScreenT], bool] = _offered
 
 
 _NAMES: Final = {

@@ -240,7 +240,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
 
     def now_on_screen(self, screen: Watching) -> None:
         """A screen came into sight: the feed reads for it, and it shows what there is."""
-        self.feed.want(screen.reads, screen.wants())
+        self.feed.want(screen.to_read())
         screen.show(self.shown, fresh=False)
 
     def _each_frame(self, *, fresh: bool) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
     from qdeck.admin import QueueRef, State, Thresholds
-    from qdeck_console.feed import Picture, Reader
+    from qdeck_console.feed import Picture, Query
     from qdeck_console.format import Piece
     from qdeck_console.screens.acting import Operator
     from qdeck_console.screens.dialog import Dialog
@@ -27,12 +27,8 @@ Answer = TypeVar("Answer")
 class Watching(Protocol):
     """A screen as the feed sees it: what is to be read for it, and where that goes."""
 
-    @property
-    def reads(self) -> str:
-        """The name of what the feed reads for it."""
-
-    def wants(self) -> Reader | None:
-        """What the feed shall read for it, besides the queues."""
+    def to_read(self) -> Query[Any] | None:
+        """Return what the feed shall read for it, besides the queues."""
 
     def show(self, picture: Picture, *, fresh: bool = True) -> None:
         """Show a picture."""

@@ -10,7 +10,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from qdeck import NotAllowed, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck_console.history import Flow, History, Pasts, Rates, flow_of
@@ -30,7 +30,17 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 Look: TypeAlias = "Callable[[], Awaitable[Snapshot]]"
 Reader: TypeAlias = "Callable[[Snapshot], Awaitable[Any]]"
-"""What a screen wants read besides the queues, as long as it is on screen."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Generic[T]):
+    """What a screen needs besides the queues, read each second while it is in sight; `key` tells its results from those
+    of others.
+    """
+
+    key: str
+    read: Callable[[Snapshot], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +90,17 @@ class Feed:
         self._publish = publish
         self._prepare = prepare  # what drawing a picture takes long to make, in steps
         self._wake = asyncio.Event()
-        self._want: tuple[str, Reader] | None = None
+        self._query: Query[Any] | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._pace = Pace(INTERVAL_S, forgives=True)
         self._judge = Judge()
         self.picture = Picture()
 
-    def want(self, name: str, reader: Reader | None, *, at_once: bool = True) -> None:
-        """Says what the visible screen needs besides the queues; the next picture comes at once, unless the server is
+    def want(self, query: Query[Any] | None, *, at_once: bool = True) -> None:
+        """Set what the screen in sight needs besides the queues; the next picture comes at once, unless the server is
         lost (then it comes when it was said to) or the screen reads by itself what it lacks.
         """
-        self._want = (name, reader) if reader else None
+        self._query = query
         if at_once and not self.picture.is_lost:
             self.poke()
 
@@ -115,9 +125,8 @@ class Feed:
         """Reads one picture; returns how long after its start the next one is due."""
         try:
             snapshot = await self._look()
-            want, extra = self._want, None
-            if want:
-                extra = await want[1](snapshot)
+            query = self._query
+            extra = await query.read(snapshot) if query is not None else None
         except NotAllowed as error:
             self._lost(error, kind="not allowed")
             return self._pause_s + (time.monotonic() - started)
@@ -144,7 +153,7 @@ class Feed:
             judged=self._judge.judged,
             flow=flow_of(rates.values()),
             history=history,
-            extra_of=want[0] if want else "",
+            extra_of=query.key if query is not None else "",
             extra=extra,
         )
         await in_steps(self._prepare(picture))

@@ -42,8 +42,8 @@ async def settled(pilot: Pilot[int], app: ConsoleApp) -> None:
         await asyncio.sleep(_LOOK_S)
         screen, picture = app.screen, app.shown
         ready = picture.snapshot is not None or picture.is_lost
-        if isinstance(screen, FrameScreen) and screen.wants() is not None:
-            ready = ready and (picture.extra_of == screen.reads or picture.is_lost)
+        if isinstance(screen, FrameScreen):
+            ready = ready and (screen.is_read_in(picture) or picture.is_lost)
         first = first or picture.read_at
         ready = ready and (picture.read_at != first or picture.is_lost)  # two looks tell rates
         body = text_of(app).partition("\n")[2]

@@ -12,7 +12,7 @@ import pytest
 
 from qdeck import NotAllowed, ServerUnreachable, UnreachableCause
 from qdeck.admin import ServerInfo, Snapshot, Status, Totals, Writer
-from qdeck_console.feed import INTERVAL_S, Feed, Picture
+from qdeck_console.feed import INTERVAL_S, Feed, Picture, Query
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.empty import empty_lines
 from support.proxy import FaultProxy
@@ -73,7 +73,7 @@ async def test_the_pauses_grow_to_ten_seconds_and_looking_around_does_not_length
     pauses = [await feed._tick(0.0) and feed.picture.pause_s for _ in range(8)]
     assert pauses == [0.5, 1, 2, 4, 8, 10, 10, 10]
     assert feed.picture.kind == "server lost"
-    feed.want("dead", None)
+    feed.want(None)
     assert not feed._wake.is_set()
     feed.poke()
     assert feed._wake.is_set()
@@ -106,7 +106,7 @@ async def test_a_snapshot_whose_second_read_fails_is_never_shown() -> None:
         return f"rows of {snapshot.at_ms}"
 
     feed = Feed(look, published.append)
-    feed.want("jobs", second)
+    feed.want(Query("jobs", second))
     await feed._tick(time.monotonic())
     failing = True
     for _ in range(2):

@@ -407,7 +407,7 @@ async def settle(pilot: Pilot[int], app: ConsoleApp, *, looks: int = 2, longest_
         picture = app.latest
         await pilot.pause(0.03)
         screen = next((one for one in reversed(app.screen_stack) if isinstance(one, FrameScreen)), None)
-        has_all = screen is None or screen.wants() is None or app.shown.extra_of == screen.reads
+        has_all = screen is None or screen.is_read_in(app.shown)
         strips = strips_of(app.screen)
         shown = "\n".join("".join(part.text for part in strip) for strip in strips)
         is_whole = has_all and app.shown.snapshot is not None and not _UNREAD.search(shown)

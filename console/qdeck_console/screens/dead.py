@@ -414,7 +414,7 @@ class DeadScreen(WindowedScreen):
         self._begun = self.group_view.cursor
         self.view.forget()
         if self.is_current and self.picture.snapshot is not None and self.group is not None:
-            self.console.feed.want(self.reads, self.wants(), at_once=False)
+            self.console.feed.want(self.to_read(), at_once=False)
             self.show(self.console.shown, fresh=False)
             self.fetch()  # the entries only: the queues and groups need not be read for that
         else:

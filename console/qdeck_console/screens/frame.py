@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
@@ -12,8 +12,8 @@ from textual.screen import Screen
 
 from qdeck import InvalidFilter
 from qdeck.admin import Code
-from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_actions, of_scope
-from qdeck_console.feed import Picture, Reader
+from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, ActionHandler, bindings, footer_actions, of_scope
+from qdeck_console.feed import Picture, Query, Reader
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
 from qdeck_console.presenters.parts import Naming, naming_of
@@ -23,7 +23,7 @@ from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import LineList, Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -70,6 +70,11 @@ class FrameScreen(Screen[None]):
     ]
     AUTO_FOCUS = "LineList"
     ESCAPE_TO_MINIMIZE = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "SCOPE" in cls.__dict__ and "BINDINGS" not in cls.__dict__:
+            cls.BINDINGS = bindings(cls.SCOPE)  # before Textual merges those of its classes
+        super().__init_subclass__(**options)
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,6 +159,16 @@ class FrameScreen(Screen[None]):
         """What the feed shall read for this screen, besides the queues."""
         return None
 
+    def to_read(self) -> Query[Any] | None:
+        """Return what the feed shall read for this screen, besides the queues."""
+        reader = self.wants()
+        return Query(self.reads, reader) if reader is not None else None
+
+    def is_read_in(self, picture: Picture) -> bool:
+        """Whether a picture has all that this screen reads."""
+        query = self.to_read()
+        return query is None or picture.extra_of == query.key
+
     def prepare(self, _picture: Picture) -> Iterator[None]:
         """Makes in steps what drawing a new picture takes long to make."""
         return iter(())
@@ -162,28 +177,14 @@ class FrameScreen(Screen[None]):
         """Draws the body. `fresh`: a new picture came, not only a new size or sort."""
 
     def why_not(self, action: str) -> str:
-        """Why an action cannot act now; empty when it can."""
-        if action == "back" and not self.filter_text and self.console.operator.work is None:
-            return "nothing to go back from"
-        if action == "undo":
-            return self.console.operator.why_not_undo()
-        if action == "filter" and not self.query("#list"):
-            return "there is no list"
-        if action == "copy" and not self.copied()[1]:
-            return "nothing under the cursor"
-        if action == "write" and not self.lists():
-            return "nothing to write"
-        if action == "write" and self.console.operator.work is not None:
-            return f"{self.console.operator.work.verb} goes on"
-        if action == "context" and not self.console.contexts.configured:
-            return "no qdeck.toml names another"
-        return ""
+        """Return why an action cannot act now; empty when it can."""
+        handler = self.HANDLERS.get(action)
+        return handler.reason(self) if handler is not None else ""
 
     def verb(self, action: Action) -> str:
-        """The verb of an action, as it would act now."""
-        if action.id == "freeze":
-            return "go on" if self.console.frozen_ms else "freeze"
-        return action.verb
+        """Return the verb of an action, as it would act now."""
+        handler = self.HANDLERS.get(action.id)
+        return (handler.label(self) if handler is not None else "") or action.verb
 
     def show(self, picture: Picture, *, fresh: bool = True) -> None:
         """Shows a picture. What this screen saw last stays while the server is lost, with its age."""
@@ -205,7 +206,7 @@ class FrameScreen(Screen[None]):
     @property
     def is_unread(self) -> bool:
         """Whether the server was lost before anything was read for this screen."""
-        return self.picture.is_lost and self.wants() is not None and self.picture.extra_of != self.reads
+        return self.picture.is_lost and not self.is_read_in(self.picture)
 
     def deck_changed(self) -> None:
         """Another deck on the same server took the place of the one before: what holds on to that one is made anew."""
@@ -256,7 +257,8 @@ class FrameScreen(Screen[None]):
 
     def is_offered(self, action: Action) -> bool:
         """Whether the footer has this action at all: going back only where there is something to go back from."""
-        return action.id != "back" or not self.why_not("back")
+        handler = self.HANDLERS.get(action.id)
+        return handler is None or handler.offered(self)
 
     def note(self) -> list[Piece]:
         """The message for the footer."""
@@ -300,12 +302,12 @@ class FrameScreen(Screen[None]):
         if why:
             self.console.say(why, "muted", "∅")
             return
-        getattr(self, f"do_{action}")()
+        handler = self.HANDLERS.get(action)
+        if handler is not None:
+            handler.run(self)
+        else:
+            getattr(self, f"do_{action}")()
         self.draw_frame()
-
-    def do_freeze(self) -> None:
-        """Freezes the picture, or lets it go on."""
-        self.console.toggle_freeze()
 
     def do_undo(self) -> None:
         """Undoes this console's last batch, after naming it."""
@@ -440,3 +442,39 @@ class FrameScreen(Screen[None]):
     def on_key(self) -> None:
         """Rows do not move under someone who presses keys."""
         self.console.last_key_at = time.monotonic()
+
+    def _why_not_back(self) -> str:
+        works = self.filter_text or self.console.operator.work is not None
+        return "" if works else "nothing to go back from"
+
+    def _why_not_filter(self) -> str:
+        return "" if self.query("#list") else "there is no list"
+
+    def _why_not_copy(self) -> str:
+        return "" if self.copied()[1] else "nothing under the cursor"
+
+    def _why_not_write(self) -> str:
+        if not self.lists():
+            return "nothing to write"
+        return f"{self.console.busy} goes on" if self.console.busy else ""
+
+    def _why_not_context(self) -> str:
+        return "" if self.console.contexts.configured else "no qdeck.toml names another"
+
+    HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
+        "back": ActionHandler(
+            run=lambda screen: screen.do_back(), reason=_why_not_back, offered=lambda screen: not screen.why_not("back")
+        ),
+        "undo": ActionHandler(
+            run=lambda screen: screen.do_undo(), reason=lambda screen: screen.console.operator.why_not_undo()
+        ),
+        "filter": ActionHandler(run=do_filter, reason=_why_not_filter),
+        "copy": ActionHandler(run=do_copy, reason=_why_not_copy),
+        "write": ActionHandler(run=lambda screen: screen.do_write(), reason=_why_not_write),
+        "freeze": ActionHandler(
+            run=lambda screen: screen.console.toggle_freeze(),
+            label=lambda screen: "go on" if screen.console.frozen_ms else "",
+        ),
+        "context": ActionHandler(run=lambda screen: screen.console.action_do("context"), reason=_why_not_context),
+    }
+    """What the actions do, by their id. A screen adds its own."""

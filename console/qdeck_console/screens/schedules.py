@@ -2,136 +2,85 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from qdeck import QdeckError
 from qdeck.admin import MISSED, NATIVE, CronRule, QueueRef, ScheduleRow
-from qdeck_console.actions import SCHEDULES, Action, bindings
-from qdeck_console.format import counted
+from qdeck_console.actions import SCHEDULES, ActionHandler
 from qdeck_console.presenters import schedules as present
 from qdeck_console.presenters.nothing import Nothing
 from qdeck_console.screens.form import Field, FormScreen
-from qdeck_console.screens.tables import TableScreen
-from qdeck_console.widgets.lines import Item, LineList, Lines
+from qdeck_console.screens.lists import ListScreen, ListSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.binding import BindingType
-
-    from qdeck.admin import Snapshot
-    from qdeck_console.feed import Reader
+    from qdeck.admin import AsyncReader, Snapshot
     from qdeck_console.format import Line
 
 
-class SchedulesScreen(TableScreen):
+NOTHING: Final = Nothing(
+    "No schedules here yet",
+    "A schedule is a cron rule that makes jobs. They are kept in qdeck:schedules, which holds none.",
+    (
+        ("qdeck schedule add NAME", "makes one from the command line"),
+        ("app.schedule(…)", "makes one beside the tasks of an application"),
+    ),
+)
+NONE: Final = "no schedule under the cursor"
+Schedules: TypeAlias = tuple[ScheduleRow, ...]
+
+
+class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
     """What comes by the clock."""
 
-    TAB = SCHEDULES
-    SCOPE = SCHEDULES
-    BINDINGS: ClassVar[list[BindingType]] = bindings(SCHEDULES)
+    SCOPE = TAB = SCHEDULES
+    LIST: ClassVar[ListSpec[ScheduleRow, Schedules]] = ListSpec(
+        noun="schedule",
+        table=present.TABLE,
+        rows=lambda rows: rows,
+        key=lambda row: row.name,
+        search=lambda row: f"{row.name} {row.queue} {row.task} {row.cron}",
+        empty=lambda _rows: NOTHING,
+    )
 
-    def wants(self) -> Reader | None:
-        """All schedules."""
+    async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> Schedules:
+        """Read all schedules."""
+        return tuple(await reader.schedules())
 
-        async def read(_snapshot: Snapshot) -> tuple[ScheduleRow, ...]:
-            return tuple(await self.console.reader.schedules())
+    def height(self, row: ScheduleRow) -> int:
+        """Return how many lines a schedule has: one that is in trouble says why."""
+        return 2 if present.reason(row) else 1
 
-        return read
-
-    @property
-    def chosen(self) -> ScheduleRow | None:
-        """The schedule under the cursor."""
-        row = self.view.row
-        return row if isinstance(row, ScheduleRow) else None
-
-    def head(self, cells: int) -> Line:
-        """The heads of the columns."""
-        return present.TABLE.head(cells)
-
-    def items(self) -> list[Item]:
-        """The schedules that have the text of the filter."""
-        wanted = self.filter_text.casefold().strip()
-        return [
-            Item(row.name, 2 if present.reason(row) else 1, row)
-            for row in self.rows
-            if isinstance(row, ScheduleRow) and wanted in f"{row.name} {row.queue} {row.task} {row.cron}".casefold()
-        ]
-
-    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-        """One schedule."""
-        row = item.row
-        if not isinstance(row, ScheduleRow):
-            return ()
+    def lines(self, row: ScheduleRow, cells: int, *, at_cursor: bool) -> Sequence[Line]:
+        """Return the lines of a schedule."""
         return present.lines(row, cells, present.View(self.now_ms, self.hide), at_cursor=at_cursor)
 
-    def nothing(self) -> Nothing:
-        """What is said where there is no schedule."""
-        about = "A schedule is a cron rule that makes jobs. They are kept in qdeck:schedules, which holds none."
-        ways = (
-            ("qdeck schedule add NAME", "makes one from the command line"),
-            ("app.schedule(…)", "makes one beside the tasks of an application"),
-        )
-        return Nothing("No schedules here yet", about, ways)
+    def side(self, row: ScheduleRow, cells: int, _height: int) -> Sequence[Line]:
+        """Return all about one schedule."""
+        return present.side(row, cells, now_ms=self.now_ms, hide=self.hide)
 
-    def words(self, shown: int) -> str:
-        """How many there are."""
-        if shown:
-            return counted(shown, "schedule")
-        return "no schedule matches; esc clears the filter" if self.filter_text else "no schedule"
-
-    def draw(self, *, fresh: bool) -> None:
-        """Draws the list and the one under the cursor."""
-        super().draw(fresh=fresh)
-        self._draw_side()
-
-    def _draw_side(self) -> None:
+    def _why_not_open(self) -> str:
         row = self.chosen
+        return NONE if row is None else "" if row.last_id else "it made no job yet"
 
-        def make(cells: int, _height: int) -> Sequence[Line]:
-            return present.side(row, cells, now_ms=self.now_ms, hide=self.hide) if row is not None else ()
+    def _why_not_hold(self) -> str:
+        return self.console.operator.why_not_write() or ("" if self.chosen is not None else NONE)
 
-        self.query_one("#side", Lines).show(make, self.painter)
+    def _why_not(self) -> str:
+        why, row = self._why_not_hold(), self.chosen
+        return why or ("it cannot be read" if row is not None and row.problem else "")
 
-    def on_line_list_moved(self) -> None:
-        """Side pane and footer follow the cursor."""
-        self._draw_side()
-        self.draw_frame()
-
-    def is_offered(self, action: Action) -> bool:
-        """Enter opens the last job of a schedule."""
-        return super().is_offered(action) or action.id == "open"
-
-    def verb(self, action: Action) -> str:
-        """The verb of an action, as it would act now."""
-        if action.id == "hold" and self.chosen is not None and not self.chosen.enabled:
-            return "resume"
-        return "open its last job" if action.id == "open" else super().verb(action)
-
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
+    def open(self) -> None:
+        """Open the last job that it made."""
         row = self.chosen
-        if action == "open":
-            return "no schedule under the cursor" if row is None else "" if row.last_id else "it made no job yet"
-        if action not in {"fire", "hold", "rule"}:
-            return super().why_not(action)
-        why = self.console.operator.why_not_write()
-        if why or row is None:
-            return why or "no schedule under the cursor"
-        return "it cannot be read" if row.problem and action != "hold" else ""
-
-    def on_line_list_opened(self, _event: LineList.Opened) -> None:
-        """Opens the last job that it made."""
-        row, why = self.chosen, self.why_not("open")
-        if why or row is None or row.last_id is None:
-            self.console.say(why, "muted", "∅")
-        else:
+        if row is not None and row.last_id is not None:
             self.console.open_job(QueueRef(NATIVE, row.queue), row.last_id)
 
-    def do_fire(self) -> None:
+    def fire(self) -> None:
         """Makes its job now."""
         row = self.chosen
-        assert row is not None  # noqa: S101 - why_not looked
+        assert row is not None  # noqa: S101 - its reason was asked for
 
         async def act() -> None:
             job_id = await self.console.writer.run_schedule(row.name)
@@ -139,10 +88,10 @@ class SchedulesScreen(TableScreen):
 
         self.console.operator.run(act(), "run")
 
-    def do_hold(self) -> None:
+    def hold(self) -> None:
         """Pauses or resumes it."""
         row = self.chosen
-        assert row is not None  # noqa: S101 - why_not looked
+        assert row is not None  # noqa: S101 - its reason was asked for
 
         async def act() -> None:
             word = "paused" if row.enabled else "resumed"
@@ -151,10 +100,10 @@ class SchedulesScreen(TableScreen):
 
         self.console.operator.run(act(), "pause" if row.enabled else "resume")
 
-    def do_rule(self) -> None:
+    def edit_rule(self) -> None:
         """Asks for another rule and stores it, in place of exactly the one that was seen."""
         row = self.chosen
-        assert row is not None  # noqa: S101 - why_not looked
+        assert row is not None  # noqa: S101 - its reason was asked for
 
         def cron(value: str) -> str:
             return _wrong(value, row.tz)
@@ -191,6 +140,17 @@ class SchedulesScreen(TableScreen):
     def copied(self) -> tuple[str, str]:
         """What `y` takes: its name."""
         return ("name", self.chosen.name) if self.chosen is not None else ("", "")
+
+    def _hold_label(self) -> str:
+        return "resume" if self.chosen is not None and not self.chosen.enabled else ""
+
+    HANDLERS: ClassVar = {
+        **ListScreen.HANDLERS,
+        "open": ActionHandler(run=open, reason=_why_not_open, label=lambda _screen: "open its last job"),
+        "fire": ActionHandler(run=fire, reason=_why_not),
+        "hold": ActionHandler(run=hold, reason=_why_not_hold, label=_hold_label),
+        "rule": ActionHandler(run=edit_rule, reason=_why_not),
+    }
 
 
 def _wrong(cron: str, tz: str) -> str:

@@ -1,0 +1,216 @@
+"""A list of what the server has, each second anew: rows of a table, perhaps in groups, with one of them beside.
+
+A screen says what its list is made of (`ListSpec`), how it is read, and what its actions do; this draws the list,
+searches it and follows the cursor. `docs/guides/new-screen.md` has a whole one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+
+from textual.containers import Vertical
+
+from qdeck_console.actions import ActionHandler
+from qdeck_console.format import counted
+from qdeck_console.presenters.nothing import Nothing, nothing_lines
+from qdeck_console.presenters.parts import MARGIN
+from qdeck_console.screens.frame import UNREAD, FrameScreen
+from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from textual.widget import Widget
+
+    from qdeck.admin import AsyncReader, Snapshot
+    from qdeck_console.feed import Reader
+    from qdeck_console.format import Line
+    from qdeck_console.presenters.table import Table
+
+RowT = TypeVar("RowT")
+DataT = TypeVar("DataT")
+NOTHING_OPENS: ActionHandler[Any] = ActionHandler(
+    run=lambda _screen: None, reason=lambda _screen: "nothing opens here", offered=lambda _screen: False
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup(Generic[RowT]):
+    """Rows below a head, which is drawn in so many cells; `apart`: with a blank line before it in any window."""
+
+    rows: Sequence[RowT]
+    head: Callable[[int], Line] | None = None
+    apart: bool = False
+
+
+class ReadingScreen(FrameScreen, Generic[DataT]):
+    """A screen with a query: what `read` returns is its data until the next refresh."""
+
+    @abstractmethod
+    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> DataT:
+        """Read what the screen shows besides the queues, each second while it is in sight."""
+
+    def wants(self) -> Reader:
+        """Return what the feed shall read."""
+        return lambda snapshot: self.read(self.console.reader, snapshot)
+
+    @property
+    def data(self) -> DataT | None:
+        """What was read last; none until it was."""
+        return cast("DataT | None", self.was_read)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSpec(Generic[RowT, DataT]):
+    """What a list is made of. `rows` takes them from what was read, `key` tells one from the others, `search` is the
+    text of one that `/` searches; `total` says how much there is, `empty` what to do where there is nothing.
+    """
+
+    noun: str
+    table: Table[RowT, Any]
+    rows: Callable[[DataT], Sequence[RowT]]
+    key: Callable[[RowT], str]
+    search: Callable[[RowT], str]
+    groups: Callable[[Sequence[RowT]], Iterable[RowGroup[RowT]]] = lambda rows: (RowGroup(rows),)
+    total: Callable[[DataT], str] | None = None
+    empty: Callable[[DataT], Nothing | None] = lambda _data: None
+
+
+class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
+    """A list with heads of columns, a total, and the row under the cursor beside it."""
+
+    LIST: ClassVar[ListSpec[Any, Any]]
+
+    # What a list may have besides.
+
+    def row_view(self) -> Any:
+        """Return what all rows are drawn with."""
+        return self.now_ms
+
+    def lines(self, row: RowT, cells: int, *, at_cursor: bool) -> Sequence[Line]:
+        """Return the lines of a row, as many as its height says."""
+        return (self.LIST.table.line(row, cells, self.row_view(), at_cursor=at_cursor),)
+
+    def height(self, _row: RowT) -> int:
+        """Return how many lines a row has."""
+        return 1
+
+    def side(self, _row: RowT, _cells: int, _height: int) -> Sequence[Line]:
+        """Return the pane beside the list, about one row."""
+        return ()
+
+    def lacks(self) -> bool:
+        """Whether that pane needs more than was read; then it is read at once."""
+        return False
+
+    # The list.
+
+    @property
+    def chosen(self) -> RowT | None:
+        """The row under the cursor, if it is still there."""
+        return cast("RowT | None", self.view.row) if self.view.cursor else None
+
+    @property
+    def rows(self) -> Sequence[RowT]:
+        """All rows that were read."""
+        return self.LIST.rows(self.data) if self.data is not None else ()
+
+    def matching(self) -> list[RowT]:
+        """Return the rows that have the text of the filter."""
+        wanted = self.filter_text.casefold().strip()
+        return [row for row in self.rows if wanted in self.LIST.search(row).casefold()]
+
+    def draw(self, *, fresh: bool) -> None:
+        """Draw the list, its total, and the row under the cursor."""
+        rows = self.matching()
+        told = self.LIST.empty(self.data) if self.data is not None and not rows and not self.filter_text else None
+        items = self._items(rows)
+        if told is not None:
+            items = [Item("", 1, line) for line in nothing_lines(told, self.view.size.width, self.view.size.height)]
+        self.view.show(Listing(items, self._item_lines), self.painter)
+        self.query_one("#head", Lines).show(lambda w, _h: (self.LIST.table.head(w),) if rows else (), self.painter)
+        line: Line = (("    ", "text"), (self._total(rows), "muted"))
+        line = UNREAD if self.is_unread else line
+
+        def total(cells: int, height: int) -> Sequence[Line]:
+            rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
+            return (rule, line) if height > 1 else (line,)
+
+        self.query_one("#total", Lines).show(total, self.painter)
+        self._draw_side()
+
+    def _total(self, rows: Sequence[RowT]) -> str:
+        if self.data is None:
+            return "…"
+        noun, total = self.LIST.noun, self.LIST.total
+        if not rows:
+            return f"no {noun} matches; esc clears the filter" if self.filter_text else f"no {noun}"
+        return counted(len(rows), noun) if total is None else total(self.data)
+
+    def _items(self, rows: Sequence[RowT]) -> list[Item]:
+        items: list[Item] = []
+        for group in self.LIST.groups(rows):
+            if group.head is not None:
+                if items and (self.is_tall or group.apart):
+                    items.append(Item("", 1, ()))
+                items.append(Item("", 1, group.head))
+            items += [Item(self.LIST.key(row), self.height(row), row) for row in group.rows]
+        return items
+
+    def _item_lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        if item.key:
+            return self.lines(cast("RowT", item.row), cells, at_cursor=at_cursor)
+        return (item.row(cells) if callable(item.row) else cast("Line", item.row),)
+
+    def _draw_side(self) -> None:
+        row = self.chosen
+        for pane in self.query("#side").results(Lines):
+            pane.show(lambda w, h: self.side(row, w, h) if row is not None else (), self.painter)
+
+    def on_line_list_moved(self) -> None:
+        """Draw what follows the cursor; what it lacks is read at once."""
+        self._draw_side()
+        self.draw_frame()
+        if self.lacks():
+            self.console.feed.poke()
+
+    def on_line_list_opened(self) -> None:
+        """Open what is under the cursor, or say why not."""
+        self.action_do("open")
+
+    def lists(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self.rows)
+
+    HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {**FrameScreen.HANDLERS, "open": NOTHING_OPENS}
+
+
+class PageScreen(FrameScreen):
+    """A page about one thing, opened over a screen: lines that the movement keys scroll, perhaps with entries."""
+
+    WIDEST: ClassVar[int] = 84
+
+    def body(self) -> Sequence[Widget]:
+        """A list of lines without a cursor."""
+        return (Vertical(LineList(id="list"), id="main"),)
+
+    def on_line_list_moved(self) -> None:
+        """The footer follows the cursor."""
+        self.draw_frame()
+
+    def on_line_list_opened(self) -> None:
+        """Open what is under the cursor, or say why not."""
+        self.action_do("open")
+
+    HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
+        **FrameScreen.HANDLERS,
+        "back": ActionHandler(run=lambda screen: screen.console.back()),
+        "open": NOTHING_OPENS,
+        "filter": ActionHandler(
+            run=lambda _screen: None,
+            reason=lambda _screen: "there is nothing to filter",
+            offered=lambda _screen: False,
+        ),
+    }
