@@ -23,6 +23,7 @@ from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_past
+from qdeck.adapters.model import ALL, Part
 from qdeck.adapters.native import jobs
 from qdeck.adapters.together import apart
 
@@ -182,7 +183,7 @@ def _jobs(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
 
 
 def _page(queue: str, state: State, most: int) -> Program[Page]:
-    return (yield from jobs.page(queue, (state,), bodies=False, most=most))
+    return (yield from jobs.page(queue, (state,), want=ALL - {Part.BODY}, most=most))
 
 
 def _beside(found: list[Broken]) -> Program[None]:

@@ -33,12 +33,14 @@ if TYPE_CHECKING:
         Kind,
         Look,
         Outcome,
+        Part,
         Raw,
         Retried,
         Seen,
         Skipped,
         Source,
         StateHealth,
+        Want,
         age_s,
         short,
     )
@@ -72,6 +74,7 @@ __all__ = [
     "Kind",
     "Look",
     "Outcome",
+    "Part",
     "Program",
     "QueueRow",
     "Raw",
@@ -89,6 +92,7 @@ __all__ = [
     "StuckCode",
     "Unreadable",
     "UnreadableCode",
+    "Want",
     "adapter_script",
     "age_s",
     "all_of",
@@ -129,8 +133,8 @@ _HOMES: Final = {
     "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End ScriptChange adapter_script",
     "qdeck.adapters.paging": "every first read_slice",
     "qdeck.adapters.model": (
-        "Act AdapterHealth Capability Entry Outcome Group Kind Look NO_QUEUE Raw Seen Source StateHealth Retried age_s "
-        "Skipped short"
+        "Act AdapterHealth Capability Entry Outcome Group Kind Look NO_QUEUE Part Raw Seen Source StateHealth Retried "
+        "Skipped Want age_s short"
     ),
     "qdeck.adapters.plans": "Context Rule",
     "qdeck.adapters.times": "iso read_ms",

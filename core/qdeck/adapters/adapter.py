@@ -20,6 +20,7 @@ from qdeck._errors import UnknownJob
 from qdeck._redis import reads
 from qdeck._settings.thresholds import Thresholds
 from qdeck.adapters.model import (
+    ALL,
     MOST_STUCK,
     SLICE,
     Act,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from qdeck._settings.limits import Limits
     from qdeck.adapters.applying import Applier
     from qdeck.adapters.cells import Change, ScriptChange
+    from qdeck.adapters.model import Want
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
 
 
@@ -122,8 +124,11 @@ class Adapter(ABC):
         """The keys that hold the entries of these states, in the order in which they are listed."""
 
     @abstractmethod
-    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
-        """Entries as they read; those that are no entry of this queue any more are left out."""
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
+        """Entries as they read; those that are no entry of this queue any more are left out.
+
+        `want` says which parts of them are needed, where a system keeps them apart.
+        """
 
     def health(self, now: int) -> Program[AdapterHealth]:
         """The numbers that a verdict on health needs."""
@@ -230,7 +235,7 @@ class Adapter(ABC):
                 by_key.setdefault(one.key, []).append(raw)
         found: dict[Seen, Entry] = {}
         for raws in by_key.values():
-            entries = yield from paging.fill(self, queue, raws, now)
+            entries = yield from paging.fill(self, queue, raws, now, ALL)
             found |= {entry.seen: entry for entry in entries if (entry.queue, entry.state) == (queue, state)}
         return [found.get(one) for one in seen]
 
@@ -266,16 +271,18 @@ class Adapter(ABC):
         most: int = SLICE,
         now: int | None = None,
         newest: bool | None = None,
-        bodies: bool = True,
+        want: Want = ALL,
     ) -> Program[Page]:
         """The next slice of the entries in these states that match; a cursor of None is the end.
 
-        Lists that are read from either end start with the newest where that is asked for, and payloads that are kept
-        apart are read where they are wanted.
+        Lists that are read from either end start with the newest where that is asked for, and parts that are kept
+        apart are read where they are wanted, or the filter needs them.
         """
         from qdeck.adapters import paging
 
-        return (yield from paging.page(self, queue, states, wanted=wanted, cursor=cursor, most=most, now=now))
+        return (
+            yield from paging.page(self, queue, states, wanted=wanted, cursor=cursor, most=most, now=now, want=want)
+        )
 
     def job(self, queue: str, wanted: str) -> Program[JobDetail]:
         """All about one entry, given by its id or its key."""

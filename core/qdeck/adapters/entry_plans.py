@@ -10,7 +10,7 @@ from qdeck._deck.model import NO_STATE, State
 from qdeck._deck.reasons import Caution, SkipCode
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
-from qdeck.adapters.model import Act, Entry, Kind, Skipped
+from qdeck.adapters.model import ALL, Act, Entry, Kind, Part, Skipped
 from qdeck.adapters.paging import Listed
 from qdeck.adapters.plans import Pages, StuckJob, Weighed, shown
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change, ScriptChange
+    from qdeck.adapters.model import Want
     from qdeck.adapters.plans import Context, Search
 
 SLICE: Final = 50  # changes that are made in one go
@@ -38,6 +39,7 @@ class Planned(Listed, Protocol):
         wanted: Filter | None = None,
         cursor: str | None = None,
         now: int | None = None,
+        want: Want = ALL,
     ) -> Program[Page]:
         """The next slice of the entries in these states that match."""
 
@@ -61,6 +63,7 @@ class EntryPages(Pages):
         self._wanted = set(search.ids)
         self._cursor: str | None = None
         self._over = edges == {}
+        self._want = frozenset({Part.RECORD, *([Part.ERROR] if search.errors else [])})
 
     def page(self) -> Program[list[Entry] | None]:
         """The entries of the next slice."""
@@ -68,7 +71,7 @@ class EntryPages(Pages):
             return None
         search = self._search
         page = yield from self._adapter.page(
-            self._queue, search.states, wanted=search.wanted, cursor=self._cursor, now=search.now
+            self._queue, search.states, wanted=search.wanted, cursor=self._cursor, now=search.now, want=self._want
         )
         self.scanned += page.scanned
         self._cursor = page.cursor

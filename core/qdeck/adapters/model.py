@@ -11,7 +11,7 @@ from collections.abc import Mapping  # noqa: TC003 - structs look their types up
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -58,6 +58,21 @@ class Act(StrEnum):
     EXPIRE = "expire"
     MOVE = "move"
     EDIT = "edit"
+
+
+class Part(StrEnum):
+    """What is read of an entry, where its system keeps it in several places."""
+
+    RECORD = "record"
+    """What it is, when it was made, and how it went."""
+    ERROR = "error"
+    """Class and message of what it failed of."""
+    BODY = "body"
+    """The payload."""
+
+
+Want: TypeAlias = frozenset[Part]
+ALL: Final[Want] = frozenset(Part)
 
 
 class Capability(msgspec.Struct, frozen=True, kw_only=True):

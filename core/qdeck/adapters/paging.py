@@ -11,7 +11,7 @@ from qdeck._errors import InvalidOption, LayoutMismatch, UnknownJob
 from qdeck._redis import reads
 from qdeck._redis.commands import text_of
 from qdeck.adapters import streams
-from qdeck.adapters.model import NO_QUEUE, SLICE, Entry, Kind, Raw, Source, age_s
+from qdeck.adapters.model import ALL, NO_QUEUE, SLICE, Entry, Kind, Part, Raw, Source, Want, age_s
 from qdeck.adapters.sorted_sets import SortedSet
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ MOST_EMPTY: Final = 20  # slices without an entry of the queue that one page goe
 NAMES_STEP: Final = 2000  # keys that one slice of a scan for names looks at
 
 
+# The fields of a filter by the part of an entry that has them; some are known before any part is read.
+_KNOWN: Final = frozenset({"id", "queue", "adapter", "state"})
+_OF_ERROR: Final = frozenset({"error", "message", "text"})
+_OF_BODY: Final = frozenset({"payload", "text"})
 # What reading a spoiled value may raise.
 _SPOILED: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -38,7 +42,7 @@ class Listed(Protocol):
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """The keys that hold the entries of these states."""
 
-    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
         """Entries as they read."""
 
     def named(self, entries: list[Entry]) -> list[Entry]:
@@ -75,11 +79,16 @@ def page(
     cursor: str | None = None,
     most: int = SLICE,
     now: int | None = None,
+    want: Want = ALL,
 ) -> Program[Page]:
-    """The next slice of the entries in these states; `now` spares asking for the time."""
+    """The next slice of the entries in these states; `now` spares asking for the time.
+
+    Of each are read the parts that are wanted, and those that the filter needs.
+    """
     if now is None:
         now = yield from reads.clock()
     test = (lambda _: True) if wanted is None or wanted.is_everything else wanted.compile(now)
+    want |= needed_by(wanted)
     place, sources, scanned = Place.read(cursor), (yield from adapter.sources(queue, states)), 0
     for _ in range(MOST_EMPTY):
         if place.source >= len(sources):
@@ -90,7 +99,7 @@ def page(
         place = Place(place.source + 1) if mark is None else Place(place.source, mark)
         scanned += len(raws)
         if raws:
-            entries = yield from fill(adapter, queue, raws, now)
+            entries = yield from fill(adapter, queue, raws, now, want)
             kept = _numbered((e for e in entries if e.state in states and queue in (NO_QUEUE, e.queue)), start)
             kept = [entry for entry in kept if test(entry)]
             if kept or scanned >= most:
@@ -99,19 +108,27 @@ def page(
     return Page(jobs=(), cursor=str(place), scanned=scanned)
 
 
-def fill(adapter: Listed, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+def needed_by(wanted: Filter | None) -> Want:
+    """Return the parts of entries that a filter looks at."""
+    fields = frozenset() if wanted is None else wanted.fields - _KNOWN
+    of_record = fields - (_OF_ERROR | _OF_BODY) or "text" in fields
+    needs = {Part.RECORD: of_record, Part.ERROR: fields & _OF_ERROR, Part.BODY: fields & _OF_BODY}
+    return frozenset(part for part, is_needed in needs.items() if is_needed)
+
+
+def fill(adapter: Listed, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
     """Return the entries of some members as those of this adapter, with their ages.
 
     Of a member that the adapter fails to read, the entry says so: it does not take the others with it.
     """
     try:
-        entries = adapter.named((yield from adapter.fill(queue, raws, now)))
+        entries = adapter.named((yield from adapter.fill(queue, raws, now, want)))
     except _SPOILED as error:
         if len(raws) == 1:
             return [_unreadable(adapter, queue, raws[0], error)]
         half = len(raws) // 2
-        left = yield from fill(adapter, queue, raws[:half], now)
-        return left + (yield from fill(adapter, queue, raws[half:], now))
+        left = yield from fill(adapter, queue, raws[:half], now, want)
+        return left + (yield from fill(adapter, queue, raws[half:], now, want))
     return [_aged(entry, now) for entry in entries]
 
 

@@ -63,8 +63,16 @@ class Reads(Plans):
         At most `most` entries (500) are looked at, and those that match `where` come back: an empty page is not the
         end, a cursor of None is. Without `bodies` the payloads are not read.
         """
+        from qdeck.adapters.model import ALL, Part
+
         return self._page(
-            queue, need_states(state), parsed(where), cursor=cursor, newest=newest, bodies=bodies, most=most
+            queue,
+            need_states(state),
+            parsed(where),
+            cursor=cursor,
+            newest=newest,
+            want=ALL if bodies else ALL - {Part.BODY},
+            most=most,
         )
 
     def _page(

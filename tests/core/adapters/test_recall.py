@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck.adapters import Act, Capability, Program, Raw
+    from qdeck.adapters import Act, Capability, Program, Raw, Want
 
 LINE = Source(key=b"shop:line", kind=Kind.LIST, state=State.READY, native_state="waiting")
 
@@ -36,7 +36,7 @@ class Line(Adapter):
         yield from ()
         return [LINE]
 
-    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
         yield from ()
         return [
             Entry(id=text_of(raw.member), key=text_of(raw.member), adapter="line", queue="line", state=State.READY,

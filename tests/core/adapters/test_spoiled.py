@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck.adapters import Program, Raw
+    from qdeck.adapters import Program, Raw, Want
 
 
 class Fragile(Line):
     """An adapter whose author thought that every id is a number."""
 
-    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
         for raw in raws:
             int(raw.member)
-        return (yield from super().fill(queue, raws, now))
+        return (yield from super().fill(queue, raws, now, want))
 
 
 def test_one_that_cannot_be_read_takes_no_other_with_it(url: str, raw: redis.Redis) -> None:

@@ -22,6 +22,7 @@ from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.ifdb import changes
 from qdeck.adapters.ifdb.changes import DATA, QUEUE, RETRIES, read_task
 from qdeck.adapters.model import (
+    ALL,
     MOST_RUNS_S,
     Act,
     Capability,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
+    from qdeck.adapters.model import Want
     from qdeck.adapters.plans import Context, Rule
 
 NAME: Final = "ifdb"
@@ -125,7 +127,7 @@ class Ifdb(Adapter):
             return []
         return [*([_LINE] if any(state in _PENDING for state in states) else []), _TASKS]
 
-    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
         """The tasks of these ids. Of the hash, only those that are not in line: the others come with the line."""
         ids = [raw.member for raw in raws]
         if not ids:
@@ -155,7 +157,7 @@ class Ifdb(Adapter):
         for source in (_LINE, _TASKS):
             some = [one for one in seen if (one.score is not None) == (source is _LINE)]
             raws = [Raw(source=source, member=one.member, score=one.score, value=one.value) for one in some]
-            entries = yield from paging.fill(self, queue, raws, now)
+            entries = yield from paging.fill(self, queue, raws, now, ALL)
             found |= {entry.seen: entry for entry in entries if entry.state == state}
         return [found.get(one) for one in seen]
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.model import Group
+    from qdeck.adapters.model import Group, Want
     from qdeck.adapters.plans import Context
 
 MOST_HEADS: Final = 1000  # beginnings of names whose queue is remembered
@@ -152,7 +152,7 @@ class Lists(Adapter):
                 found.append(Source(key=key, kind=Kind.NAMES, state=state, native_state=word))
         return found
 
-    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
         """Entries of a list; of the names that a scan found, the entries of their lists."""
         if raws and raws[0].source.kind is Kind.NAMES:
             raws = yield from _of_names(self.names, queue, raws)

@@ -11,7 +11,7 @@ from qdeck._engine import keys
 from qdeck._redis import reads
 from qdeck._redis.commands import text_of
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.model import NO_QUEUE, SLICE, Act, Capability, Entry, Kind, Look, Raw, Seen, Source
+from qdeck.adapters.model import ALL, NO_QUEUE, SLICE, Act, Capability, Entry, Kind, Look, Part, Raw, Seen, Source
 from qdeck.adapters.native import VERBS, newest_first
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck.adapters.applying import Applier
+    from qdeck.adapters.model import Want
     from qdeck.adapters.native.plans import Owners
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
 
@@ -79,13 +80,13 @@ class Native(Adapter):
             for state in states
         ]  # fmt: skip
 
-    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
         """The jobs with all that lists show."""
         from qdeck.adapters.native import jobs, records
 
         seen = {raw.member: raw.seen() for raw in raws}
         rows = [records.Row(queue, raw.source.state, raw.member, raw.score or b"", now, True) for raw in raws]
-        rows = yield from jobs.complete(queue, rows)
+        rows = yield from jobs.complete(queue, rows, bodies=Part.BODY in want, errors=Part.ERROR in want)
         return [Entry(**records.facts(row), seen=seen[row.raw_id]) for row in rows]
 
     def page(
@@ -98,12 +99,12 @@ class Native(Adapter):
         most: int = SLICE,
         now: int | None = None,
         newest: bool | None = None,
-        bodies: bool = True,
+        want: Want = ALL,
     ) -> Program[Page]:
         """The next slice of the jobs in these states; of each is read what the filter and a list need."""
         from qdeck.adapters.native import jobs
 
-        return jobs.page(queue, states, wanted=wanted, cursor=cursor, most=most, now=now, newest=newest, bodies=bodies)
+        return jobs.page(queue, states, wanted=wanted, cursor=cursor, most=most, now=now, newest=newest, want=want)
 
     def job(self, queue: str, wanted: str) -> Program[JobDetail]:
         """All about one job, given by its id or its key."""
@@ -121,7 +122,7 @@ class Native(Adapter):
         if row is None:
             return None
         [source] = yield from self.sources(queue, (row.state,))
-        found = yield from self.fill(queue, [Raw(source=source, member=row.raw_id, score=row.score)], now)
+        found = yield from self.fill(queue, [Raw(source=source, member=row.raw_id, score=row.score)], now, ALL)
         return next(iter(found), None)
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:

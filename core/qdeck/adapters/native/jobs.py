@@ -10,6 +10,7 @@ from qdeck._engine import keys
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
+from qdeck.adapters.model import ALL, Part, Want
 from qdeck.adapters.native import SLICE, newest_first
 from qdeck.adapters.native.records import MOST_SHOWN, Row
 from qdeck.adapters.native.walk import Needs, Walk, put
@@ -44,8 +45,7 @@ def page(
     wanted: Filter | None = None,
     cursor: str | None = None,
     newest: bool | None = None,
-    bodies: bool = True,
-    errors: bool = True,
+    want: Want = ALL,
     most: int = SLICE,
     now: int | None = None,
 ) -> Program[Page]:
@@ -64,7 +64,7 @@ def page(
         rows = yield from walk.page()
         if rows is None or walk.last is None:
             continue
-        jobs = yield from complete(queue, rows, bodies=bodies, errors=errors)
+        jobs = yield from complete(queue, rows, bodies=Part.BODY in want, errors=Part.ERROR in want)
         member, score = walk.last
         place = Place(state, score.decode(), member.decode("utf-8", "surrogateescape"))
         return Page(jobs=tuple(row.full() for row in jobs), cursor=" ".join(place), scanned=walk.scanned)

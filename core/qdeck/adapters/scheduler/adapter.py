@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Program
+    from qdeck.adapters.model import Want
     from qdeck.adapters.plans import Context, Rule
 
 PRIORITY: Final = b"scheduler:queue:priority"
@@ -128,7 +129,7 @@ class Scheduler(Adapter):
         yield from ()  # no reading: a program all the same
         return [source for source in _SOURCES if source.state in states and queue == QUEUE]
 
-    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
         """All that is known is in the entry itself."""
         yield from ()  # no reading: a program all the same
         return [_entry(raw, now) for raw in raws]

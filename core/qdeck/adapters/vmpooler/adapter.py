@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.cells import Change
+    from qdeck.adapters.model import Want
     from qdeck.adapters.plans import Context, Rule
     from qdeck.adapters.vmpooler.health import Clones
 
@@ -298,7 +299,7 @@ class VmPooler(Adapter):
         ]
         return [*found, *((yield from dead_sources()) if State.DEAD in states else [])]
 
-    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
         """Entries of one source."""
         if not raws:
             return []

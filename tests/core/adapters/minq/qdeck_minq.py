@@ -81,7 +81,7 @@ class Minq(Adapter):
         failed = Source(key=key_of(queue, b"failed"), kind=Kind.ZSET, state=State.DEAD, native_state="failed", down=True)
         return [source for source in (wait, failed) if source.state in states]
 
-    def fill(self, queue, raws, now):
+    def fill(self, queue, raws, now, want):
         hashes = yield from ask_all([(b"HMGET", job_key(raw.member), *FIELDS) for raw in raws])
         return [self.entry_of(queue, raw, reply, now) for raw, reply in zip(raws, hashes, strict=True)]
 
