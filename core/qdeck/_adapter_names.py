@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -33,6 +34,19 @@ def entry_point(name: str) -> EntryPoint | None:
     from importlib.metadata import entry_points
 
     return next(iter(entry_points(group="qdeck.adapters", name=name)), None)
+
+
+def find_class(name: str) -> Any:
+    """Return the class of an adapter of another system, whose package is loaded now; None where there is none.
+
+    A name may say which one of several of a system is meant, as in `jobs@eu`. A system that is not among those of qdeck
+    is looked for among the entry points of what else is installed.
+    """
+    system = name.partition("@")[0]
+    if system in FOREIGN:
+        return import_module(f"qdeck.adapters.{system}").ADAPTER
+    found = entry_point(system)
+    return None if found is None else found.load()
 
 
 def is_adapter(name: str) -> bool:

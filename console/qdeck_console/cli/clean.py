@@ -62,7 +62,8 @@ def _cleaning(task_id: str | None, idle: float | None, *, dry_run: bool) -> Clea
 
     idle_s = None if idle is None else round(idle)
     if task_id is None:
-        patterns = settings().target().patterns if named and is_meant("lists") else None
+        own = settings().target().adapter_settings.get("lists")
+        patterns = getattr(own, "patterns", ()) if named and is_meant("lists") else None
         return OrphanCleaning(idle_s=86_400 if idle_s is None else idle_s, lists=patterns, dry_run=dry_run)
     return TaskCleaning(
         task_id, registered=is_meant("native"), lists=is_meant("lists"),

@@ -63,6 +63,6 @@ def _ways(contexts: int) -> list[tuple[str, str, str]]:
         ("qdeck enqueue QUEUE TASK", "a first job", "or from your application"),
         ("qdeck demo", "see it lively", "a server of its own, with work"),
         ("o", "look elsewhere", others),
-        ("[lists] patterns", "name your lists", "in qdeck.toml, if queues are lists"),
+        ("[adapters.lists]", "name your lists", "in qdeck.toml, if queues are lists"),
         ("8", "check this server", "version, rights, memory, disk"),
     ]

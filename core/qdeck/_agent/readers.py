@@ -27,16 +27,16 @@ class AgentReader:
     """A client and whose turn it is to use it."""
 
     def __init__(self, url: str, options: AgentOptions, *, adapters: Sequence[str] = (NATIVE,)) -> None:
-        patterns = options.settings.lists.patterns
+        own = options.settings.adapters
         self.reader: AsyncReader
         if options.read_only:
-            self.reader = AsyncReader(url, thresholds=options.thresholds, adapters=adapters, patterns=patterns)
+            self.reader = AsyncReader(url, thresholds=options.thresholds, adapters=adapters, adapter_settings=own)
         else:
             self.reader = AsyncWriter(
                 url,
                 thresholds=options.thresholds,
                 adapters=adapters,
-                patterns=patterns,
+                adapter_settings=own,
                 production=options.production,
             )
         self._hint = options.read_only_hint

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from qdeck._settings.configuration import Configuration
 from qdeck._settings.load import load, read_file, read_text
-from qdeck._settings.model import Agent, Context, DeadLetters, Health, Purge, Settings, Target
+from qdeck._settings.model import AdapterSettings, Agent, Context, DeadLetters, Health, Purge, Settings, Target
 from qdeck._settings.thresholds import Thresholds
 
 __all__ = [
+    "AdapterSettings",
     "Agent",
     "Configuration",
     "Context",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
+from qdeck._adapter_names import ADAPTERS
 from qdeck._errors import InvalidOption
 from qdeck._settings.model import Context, Settings, Target
 from qdeck._settings.places import Same, compare, host_of
@@ -121,7 +122,8 @@ class Configuration:
         return Target(
             url=url,
             thresholds=self.thresholds,
-            patterns=self.settings.lists.patterns,
+            adapters=self._adapters(()),
+            adapter_settings=self.settings.adapters,
             production=self._production_targets(),
         )
 
@@ -182,11 +184,16 @@ class Configuration:
             environment=context.environment,
             colour=context.colour,
             read_only=context.read_only,
-            adapters=context.adapters,
-            patterns=self.settings.lists.patterns,
+            adapters=self._adapters(context.adapters),
+            adapter_settings=self.settings.adapters,
             thresholds=context.thresholds.over(self.thresholds),
             production=() if context.is_production else self._production_targets(),
         )
+
+    def _adapters(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        """The adapters that are looked at: those that are named, or all with those that are pinned; empty is all."""
+        pinned = [name for name, one in self.settings.adapters.items() if one.pin and name not in ADAPTERS]
+        return named or ((*ADAPTERS, *pinned) if pinned else ())
 
     @property
     def thresholds(self) -> Thresholds:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._adapter_names import ADAPTERS, is_adapter
+from qdeck._adapter_names import ADAPTERS, find_class, is_adapter
 from qdeck._errors import InvalidOption
 from qdeck._settings import trust
 from qdeck._settings.configuration import Configuration, Own
@@ -19,6 +19,7 @@ from qdeck._settings.model import (
     PRODUCTION,
     RULE_KEYS,
     SWITCHES_THAT_WRITE,
+    AdapterSettings,
     Context,
     Settings,
 )
@@ -89,7 +90,7 @@ def _strangers(data: bytes) -> dict[str, Context]:
     if len(data) > _MOST_BYTES_OF_STRANGERS or max(map(len, data.splitlines()), default=0) > _LONGEST_LINE_OF_STRANGERS:
         return {}
     try:
-        contexts = read_text(data.decode("utf-8")).settings.contexts
+        contexts = read_text(data.decode("utf-8"), is_trusted=False).settings.contexts
     except (InvalidOption, UnicodeDecodeError):
         return {}
     return {
@@ -152,8 +153,8 @@ def _decode(data: bytes, file: Path) -> Configuration:
         raise InvalidOption(f"{file} is not UTF-8 text: byte {error.start}", hint="save it as UTF-8") from error
 
 
-def read_text(text: str, file: Path | None = None) -> Configuration:
-    """Checks the text of a configuration."""
+def read_text(text: str, file: Path | None = None, *, is_trusted: bool = True) -> Configuration:
+    """Checks the text of a configuration. One that is not trusted has no adapter loaded: its settings are left out."""
     import tomllib
 
     name = str(file or FILE_NAME)
@@ -166,10 +167,28 @@ def read_text(text: str, file: Path | None = None) -> Configuration:
     # One by one, since an error of msgspec names no key of a dictionary.
     contexts = _convert(document.pop("contexts", {}), dict[str, Any], "contexts", name)
     contexts = {key: _convert(value, Context, f"contexts.{key}", name) for key, value in contexts.items()}
-    settings = msgspec.structs.replace(_convert(document, Settings, "", name), contexts=contexts)
+    tables = _convert(document.pop("adapters", {}), dict[str, Any], "adapters", name)
+    adapters = {key: _adapter_settings(key, value, name) for key, value in tables.items()} if is_trusted else {}
+    settings = _convert(document, Settings, "", name)
+    settings = msgspec.structs.replace(settings, contexts=contexts, adapters=adapters)
     found = Configuration(settings=settings, file=file)
     _check(found, name)
     return found
+
+
+def _adapter_settings(adapter: str, value: Any, name: str) -> AdapterSettings:
+    path = f"adapters.{adapter}"
+    kind = find_class(adapter) if is_adapter(adapter) else None
+    if kind is None:
+        what = f"there is no adapter {adapter!r} with settings"
+        raise InvalidOption(f"{name}: {path}: {what}", hint=_adapter_hint(adapter))
+    found: AdapterSettings = _convert(value, kind.settings_type, path, name)
+    return found
+
+
+def _adapter_hint(adapter: str) -> str:
+    near = difflib.get_close_matches(adapter, ADAPTERS, 1)
+    return f"did you mean {near[0]!r}?" if near else f"adapters are: {', '.join(ADAPTERS)}"
 
 
 def _convert(value: Any, kind: Any, path: str, name: str) -> Any:
@@ -222,9 +241,7 @@ def _check(found: Configuration, name: str) -> None:
             )
         for adapter in context.adapters:
             if not is_adapter(adapter):
-                near = difflib.get_close_matches(adapter, ADAPTERS, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"adapters are: {', '.join(ADAPTERS)}"
-                raise wrong([*at, "adapters"], f"there is no adapter {adapter!r}", hint)
+                raise wrong([*at, "adapters"], f"there is no adapter {adapter!r}", _adapter_hint(adapter))
         if context.colour is not None and context.colour not in COLOURS and not _HEX.fullmatch(context.colour):
             near = difflib.get_close_matches(context.colour, COLOURS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"write #rrggbb or one of {', '.join(COLOURS)}"
@@ -260,11 +277,9 @@ def _tables(kind: type[msgspec.Struct], path: str = "") -> dict[str, type[msgspe
 
 def _nearest(kind: type[msgspec.Struct], key: str) -> str:
     known = kind.__struct_fields__
+    tables = {} if issubclass(kind, AdapterSettings) else _tables(Settings)
     elsewhere = {
-        name: table
-        for table, other in _tables(Settings).items()
-        if other is not kind
-        for name in other.__struct_fields__
+        name: table for table, other in tables.items() if other is not kind for name in other.__struct_fields__
     }
     if key in elsewhere:
         table = elsewhere[key]

@@ -5,6 +5,7 @@ These are structs rather than dataclasses because msgspec refuses what it does n
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - structs look their types up when they are made
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
@@ -177,11 +178,11 @@ class Context(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"Context(environment={self.environment!r})"  # the URL may hold a password
 
 
-class Lists(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[lists]`: which lists are queues, besides those whose names are known."""
+class AdapterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[adapters.NAME]`: one adapter, or one of several of its system; an adapter adds settings of its own."""
 
-    patterns: tuple[str, ...] = ()
-    """Such as `{service}:jobs`, or `{service}:jobs:*` for lists that differ by their end only."""
+    pin: bool = False
+    """Whether it is looked at wherever no adapters are named, and missed where none of its keys are there."""
 
 
 _PART: Final = r"[A-Za-z0-9 _.$-]*"
@@ -207,7 +208,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     health: Health = Health()
     dead_letters: DeadLetters = DeadLetters()
     agent: Agent = Agent()
-    lists: Lists = Lists()
+    adapters: dict[str, AdapterSettings] = {}
     masking: Masking = Masking()
 
 
@@ -221,7 +222,7 @@ class Target:
     colour: str | None = None
     read_only: bool = False
     adapters: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
+    adapter_settings: Mapping[str, AdapterSettings] = field(default_factory=dict)
     thresholds: Thresholds = field(default_factory=Thresholds)
     caution: str = ""
     """Why it is treated as production though it may be another server."""

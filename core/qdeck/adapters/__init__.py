@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._adapter_names import FOREIGN, NATIVE, entry_point
+from msgspec import convert
+
+from qdeck._adapter_names import FOREIGN, NATIVE, find_class
 from qdeck._deck.queue_ref import register
 from qdeck._errors import InvalidOption
 from qdeck._lazy import attach
+from qdeck._settings.model import AdapterSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Mapping
 
     from qdeck._deck.model import QueueRow, State
     from qdeck._deck.queue_ref import Feature
@@ -58,6 +62,7 @@ __all__ = [
     "Act",
     "Adapter",
     "AdapterHealth",
+    "AdapterSettings",
     "Capability",
     "CapabilityCode",
     "Caution",
@@ -120,6 +125,7 @@ __all__ = [
 ]
 
 NAMES: Final = FOREIGN
+NO_SETTINGS: Final[Mapping[str, AdapterSettings]] = MappingProxyType({})
 _HOMES: Final = {
     "qdeck._deck.queue_ref": "Feature",
     "qdeck._deck.model": "QueueRow State",
@@ -142,31 +148,23 @@ _HOMES: Final = {
 }
 
 
-def make(name: str, patterns: Sequence[str] = ()) -> Adapter:
-    """Return a new adapter of that name, whose package is loaded now. `patterns` are of lists.
-
-    A name may say which one of several of a system is meant, as in `jobs@eu`. A system that is not among those of qdeck
-    is looked for among the entry points of what else is installed.
-    """
-    from importlib import import_module
-
-    kind: Callable[..., Adapter]
-    system = name.partition("@")[0]
-    if system in NAMES:
-        kind = import_module(f"qdeck.adapters.{system}").ADAPTER
-    elif (found := entry_point(system)) is not None:
-        kind = found.load()
-    else:
+def make(name: str, settings: Mapping[str, AdapterSettings | Mapping[str, Any]] = NO_SETTINGS) -> Adapter:
+    """Return a new adapter of that name, as in `jobs` or `jobs@eu`, with its settings among those of all adapters."""
+    kind: type[Adapter] | None = find_class(name)
+    if kind is None:
         raise InvalidOption(f"there is no adapter {name!r}", hint=f"adapters are: native, {', '.join(NAMES)}")
-    made = kind(patterns) if getattr(kind, "takes_patterns", False) else kind()
+    own = settings.get(name, {})
+    made = kind(own if isinstance(own, AdapterSettings) else convert(own, kind.settings_type))
     made.name = name
     register(name, made.features)
     return made
 
 
-def make_all(names: Iterable[str] = NAMES, patterns: Sequence[str] = ()) -> list[Adapter]:
+def make_all(
+    names: Iterable[str] = NAMES, settings: Mapping[str, AdapterSettings | Mapping[str, Any]] = NO_SETTINGS
+) -> list[Adapter]:
     """Return new adapters of these names."""
-    return [make(name, patterns) for name in names if name != NATIVE]
+    return [make(name, settings) for name in names if name != NATIVE]
 
 
 if not TYPE_CHECKING:

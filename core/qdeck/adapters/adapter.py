@@ -18,6 +18,7 @@ from qdeck._deck.model import Found, State
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import UnknownJob
 from qdeck._redis import reads
+from qdeck._settings.model import AdapterSettings
 from qdeck._settings.thresholds import Thresholds
 from qdeck.adapters.model import (
     ALL,
@@ -76,8 +77,8 @@ class Adapter(ABC):
     """Patterns of its keys, for the rights of those who look at them or operate them."""
     counts_orphans: ClassVar[bool] = False
     """Whether `health` looks for records that belong to no job; what it does not count is unknown then."""
-    takes_patterns: ClassVar[bool] = False
-    """Whether it is made with the patterns of `[lists]`."""
+    settings_type: ClassVar[type[AdapterSettings]] = AdapterSettings
+    """Its table in `qdeck.toml`, `[adapters.NAME]`: a struct that adds settings to those that every adapter has."""
     takes_priority: ClassVar[tuple[Act, ...]] = ()
     """Besides reprioritising, the acts for which a priority may be given."""
     outcome_evidence: ClassVar[str] = ""
@@ -85,7 +86,8 @@ class Adapter(ABC):
     patience_s: ClassVar[float] = 60.0
     """How long it may take until the first of those that were retried have ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: AdapterSettings | None = None) -> None:
+        self.settings = settings or self.settings_type()
         self.sight: Sight | None = None
         self.thresholds = Thresholds()
 
@@ -93,6 +95,11 @@ class Adapter(ABC):
     def is_there(self) -> bool:
         """Whether the last look found anything of this system."""
         return self.sight is not None and self.sight.is_there
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether a whole look found nothing of this system, though its settings say that it is there."""
+        return self.settings.pin and self.sight is not None and self.sight.complete and not self.sight.is_there
 
     @abstractmethod
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:

@@ -13,16 +13,17 @@ from qdeck._deck.queue_ref import ambiguous, shared_names
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, QdeckError, UsageError
 from qdeck._redis import keyspace, reads
-from qdeck.adapters import NAMES, discovery, make, make_all
+from qdeck.adapters import NAMES, NO_SETTINGS, discovery, make, make_all
 from qdeck.adapters.native.adapter import Native
 from qdeck.adapters.together import all_of, apart
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from qdeck._deck.model import Found, QueueRow, Snapshot
     from qdeck._deck.native import Memory
     from qdeck._redis.commands import Program
+    from qdeck._settings import AdapterSettings
     from qdeck.adapters.adapter import Adapter
 
 
@@ -37,12 +38,12 @@ class Adapters:
         names: Sequence[str],
         address: str,
         memory: Memory,
-        patterns: Sequence[str] = (),
         *,
+        settings: Mapping[str, AdapterSettings | Mapping[str, Any]] = NO_SETTINGS,
         on_cluster: bool = False,
     ) -> None:
-        made = make_all(names, patterns)
-        self._patterns = patterns
+        made = make_all(names, settings)
+        self._settings = settings
         self._beside: dict[str, Adapter] = {}
         self.native = Native(memory, address)
         self.foreign = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
@@ -79,6 +80,7 @@ class Adapters:
         self._keep()
         rows: list[QueueRow] = []
         there = [adapter for adapter in self.foreign if adapter.is_there]
+        notices += [f"{one.name} is pinned, and none of its keys are here" for one in self.foreign if one.is_missed]
         looks = yield from apart([adapter.rows(now) for adapter in there])
         for adapter, look in zip(there, looks, strict=True):
             if isinstance(look, QdeckError):
@@ -238,7 +240,7 @@ class Adapters:
         """The adapter of this name; one that is not looked at is made with the settings of the others."""
         known = self.named(name) or self._beside.get(name)
         if known is None:
-            known = self._beside[name] = make(name, self._patterns)
+            known = self._beside[name] = make(name, self._settings)
             known.thresholds = self._memory.thresholds
         return known
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from qdeck._adapter_names import ADAPTERS
 from qdeck._deck import native
@@ -16,12 +16,12 @@ from qdeck._settings.thresholds import Thresholds
 from qdeck.adapters.all import Adapters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from qdeck._deck.model import QueueRef
     from qdeck._redis.commands import Program, Request
-    from qdeck._settings import Target
+    from qdeck._settings import AdapterSettings, Target
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -37,8 +37,8 @@ class Options(TypedDict, total=False):
     thresholds: Thresholds | None
     adapters: Sequence[str]
     """The queue systems that are looked for: all unless some are named."""
-    patterns: Sequence[str]
-    """How the lists of other programs are named, for the adapter `lists`."""
+    adapter_settings: Mapping[str, AdapterSettings | Mapping[str, Any]]
+    """The settings of adapters by their names, as `[adapters.NAME]` of a configuration has them."""
     on_request: Callable[[int, int], None] | None
     """Called before each request, with its commands and its bytes."""
 
@@ -56,7 +56,7 @@ class Client:
             options.get("adapters") or ADAPTERS,
             self.address,
             self.memory,
-            options.get("patterns", ()),
+            settings=options.get("adapter_settings", {}),
             on_cluster=self.endpoint.is_cluster,
         )
         self._on_request = options.get("on_request")
@@ -68,7 +68,7 @@ class Client:
             target.url,
             thresholds=target.thresholds,
             adapters=target.adapters,
-            patterns=target.patterns,
+            adapter_settings=target.adapter_settings,
             on_request=on_request,
         )
         client._production = target.production

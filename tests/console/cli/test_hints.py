@@ -34,7 +34,7 @@ def hint_of(text: str) -> str:
         ("[purge]\ndefault_context = 'a'", "default_context belongs before the first [table]"),
         ("[purge]\ndlq_tll = 3", "did you mean 'dlq_ttl' in [dead_letters]?"),
         ("[purge]\npurge_dry_rn = true", "did you mean 'purge_dry_run'?"),
-        ("[lists]\npaterns = []", "did you mean 'patterns'?"),
+        ("[adapters.lists]\npaterns = []", "did you mean 'patterns'?"),
         ("[contexts.a]\nurl = 'x'\n[contexts.a.thresholds]\nready_max = 1", "did you mean 'ready_queue_max'?"),
     ],
 )
@@ -47,10 +47,10 @@ def _misspelled(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("switch", sorted(SWITCHES_THAT_WRITE))
-@pytest.mark.parametrize("table", ["", "[purge]\n", "[dead_letters]\n", "[health]\n", "[agent]\n", "[lists]\n"])
+@pytest.mark.parametrize("table", ["", "[purge]", "[dead_letters]", "[health]", "[agent]", "[adapters.lists]"])
 def test_no_hint_proposes_a_switch_that_writes(table: str, switch: str) -> None:
     for name in _misspelled(switch) - {switch}:
-        assert f"mean '{switch}'" not in hint_of(f"{table}{name} = true")
+        assert f"mean '{switch}'" not in hint_of(f"{table}\n{name} = true")
 
 
 def test_every_switch_that_is_off_by_default_writes_unless_it_only_restricts() -> None:

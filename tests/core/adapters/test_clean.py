@@ -131,7 +131,7 @@ def test_orphans_by_patterns_go_only_when_lists_are_named(
     before = values(raw)
     age(raw, "work:jobs:8", "work:jobs:9")
     file = tmp_path / "qdeck.toml"
-    file.write_text('[lists]\npatterns = ["{service}:jobs:*"]\n')
+    file.write_text('[adapters.lists]\npatterns = ["{service}:jobs:*"]\n')
     more = ("--config", str(file))
     assert ask("clean", "--orphans", "--yes", *more)["removed"] == 0
     dry = ask("clean", "--orphans", "--adapter", "lists", *more)

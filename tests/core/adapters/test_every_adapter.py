@@ -151,7 +151,7 @@ def test_a_batch_is_its_plan_once_and_comes_back(deck: Writer, raw: redis.Redis,
 
 def test_entries_that_are_the_same_are_all_there(url: str, raw: redis.Redis) -> None:
     raw.rpush("crowd:jobs", *(["again"] * 1200))
-    with Writer(url, adapters=("lists",), patterns=("crowd:jobs",)) as deck:
+    with Writer(url, adapters=("lists",), adapter_settings={"lists": {"patterns": ["crowd:jobs"]}}) as deck:
         assert [row.ready for row in deck.snapshot().queues] == [1200]
         found = list(deck.jobs("crowd:jobs"))
         assert len(found) == len({job.key for job in found}) == 1200

@@ -65,7 +65,7 @@ def test_each_is_read_by_itself(deck: Writer, ref: QueueRef) -> None:
 def test_a_unique_name_stays_bare_and_an_exact_name_wins_over_a_prefix(url: str, raw: redis.Redis) -> None:
     raw.rpush("lists/deep:actions", "x")
     raw.rpush("deep:actions", "y")
-    with Writer(url, adapters=ALL, patterns=["lists/{service}:actions"]) as deck:
+    with Writer(url, adapters=ALL, adapter_settings={"lists": {"patterns": ["lists/{service}:actions"]}}) as deck:
         assert deck.resolve("deep:actions") == ("lists", "deep:actions")
         assert deck.resolve("lists/deep:actions") == ("lists", "lists/deep:actions")
         assert deck.resolve("lists/lists/deep:actions") == ("lists", "lists/deep:actions")

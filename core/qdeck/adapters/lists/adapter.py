@@ -20,6 +20,7 @@ from qdeck._list_names import BUILT_IN, LONGEST, ListNames, glob_of
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import is_error
+from qdeck._settings.model import AdapterSettings
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.lists import changes
 from qdeck.adapters.model import (
@@ -55,8 +56,15 @@ _TIMES: Final = ("timestamp", "enqueued_at", "created_at")
 _TASKS: Final = ("action_type", "task", "name", "type")
 
 
+class ListSettings(AdapterSettings, frozen=True, kw_only=True):
+    """`[adapters.lists]`: which lists are queues, besides those whose names are known."""
+
+    patterns: tuple[str, ...] = ()
+    """Such as `{service}:jobs`, or `{service}:jobs:*` for lists that differ by their end only."""
+
+
 class Lists(Adapter):
-    """Lists by patterns; `patterns` are the user's own, in the form that `lists_names` has."""
+    """Lists by patterns of their names."""
 
     name: str = "lists"
     acl_keys: ClassVar[tuple[str, ...]] = (
@@ -64,14 +72,15 @@ class Lists(Adapter):
         "*:advance*", "*:professional*", "*:enterprise*",
     )  # fmt: skip
     repeats: ClassVar[bool] = True
-    takes_patterns: ClassVar[bool] = True
+    settings_type: ClassVar[type[AdapterSettings]] = ListSettings
     outcome_evidence: ClassVar[str] = (
         "an entry that left its list and is no dead letter again ended, or a reader has it: a list tells no outcome"
     )
     about: ClassVar[str] = "lists named {domain}:{action_type}:{tier}:{task_id}, service:type, or by your patterns"
 
-    def __init__(self, patterns: Sequence[str] = ()) -> None:
-        super().__init__()
+    def __init__(self, settings: AdapterSettings | None = None) -> None:
+        super().__init__(settings)
+        patterns = self.settings.patterns if isinstance(self.settings, ListSettings) else ()
         self.names = ListNames(patterns)
         self._heads: dict[bytes, str] = {}
         self._is_plain = not patterns

@@ -68,7 +68,7 @@ _ELSEWHERE: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the job 
 
 
 class Scheduler(Adapter):
-    """The four keys of the scheduler. `sign` says how its version makes scores (+1, -1); None is found out."""
+    """The four keys of the scheduler."""
 
     name: str = "scheduler"
     takes_priority: ClassVar[tuple[Act, ...]] = (Act.RETRY, Act.REQUEUE, Act.RUN)
@@ -77,10 +77,6 @@ class Scheduler(Adapter):
     outcome_evidence: ClassVar[str] = (
         "a job that left the line and is no dead letter again ended, or was dropped: only PostgreSQL has the outcome"
     )
-
-    def __init__(self, sign: int | None = None) -> None:
-        super().__init__()
-        self.sign = sign
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """The four keys."""
@@ -142,7 +138,7 @@ class Scheduler(Adapter):
 
     def prepare(self, verb: str, now: int) -> Program[int]:
         """How this version makes scores."""
-        return self.sign or (yield from _sign_of(now))
+        return (yield from _sign_of(now))
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Where their ids are now: in line, with a worker, among the newest dead letters, or nowhere."""
@@ -187,7 +183,7 @@ class Scheduler(Adapter):
             return _requeue(entry, now, priority)
         if act is Act.RUN and entry.priority is not None and given is None:
             priority = _name_of(entry.priority)
-        sign = context.prepared or self.sign or (yield from _sign_of(now))
+        sign = context.prepared or (yield from _sign_of(now))
         return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
 
 

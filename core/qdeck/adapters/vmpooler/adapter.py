@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Command, Program
+    from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Want
     from qdeck.adapters.plans import Context, Rule
@@ -87,8 +88,8 @@ class VmPooler(Adapter):
     )
     patience_s: ClassVar[float] = 900.0  # after which the manager itself gives a clone up
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, settings: AdapterSettings | None = None) -> None:
+        super().__init__(settings)
         self._letters: tuple[Any, Counter[str]] = (None, Counter())
         self._clones: Clones | None = None
 
