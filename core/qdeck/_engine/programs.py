@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import msgspec
+
 from qdeck._engine import acts, keys, ops, outbox
 from qdeck._engine.numbers import score_ms
 from qdeck._errors import QdeckError
@@ -319,3 +321,18 @@ def exists(queue: str, job_ids: Sequence[str]) -> Program[list[bool]]:
     head, done = keys.key(queue, "head"), keys.key(queue, "done")
     heads, ended = yield [(b"HMGET", head, *job_ids), (b"ZMSCORE", done, *job_ids)]
     return [h is not None or d is not None for h, d in zip(heads, ended, strict=True)]
+
+
+def read_slices(queue: str, batch: str, numbers: Sequence[int]) -> Program[list[dict[str, Any] | None]]:
+    """Return what a queue keeps of slices of a batch, counted from 1; None where nothing is kept that can be read."""
+    key = keys.undo_key(queue, batch)
+    offsets = yield (b"HMGET", key, *(f"#{number}" for number in numbers))
+    packed = yield (b"HMGET", key, *(offset or b"?" for offset in offsets))
+    return [_unpacked(raw) for raw in packed]
+
+
+def _unpacked(raw: bytes | None) -> dict[str, Any] | None:
+    try:
+        return None if raw is None else msgspec.msgpack.decode(raw, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        return None

@@ -6,7 +6,7 @@ All records are in one small hash on the server, so that the room for the undo o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -51,9 +51,13 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     automatic: bool = False  # no operator asked for it: a service removed what its task left, or an agent orphans
 
     @property
-    def native_queues(self) -> list[str]:
-        """The names of those of its queues that are native."""
-        return [name for adapter, name in self.queues if adapter == NATIVE]
+    def all_adapters(self) -> list[str]:
+        """The adapters that it did something to, or would have."""
+        return list(dict.fromkeys([*(ref.adapter for ref in self.queues), *self.adapters]))
+
+    def queues_of(self, adapter: str) -> list[str]:
+        """Return the names of its queues of an adapter."""
+        return [ref.name for ref in self.queues if ref.adapter == adapter]
 
     @property
     def labels(self) -> list[str]:
@@ -204,18 +208,3 @@ def _sweep(known: dict[str, Batch], now: int) -> Program[None]:
 def _room(known: dict[str, Batch], batch: str, most: int) -> int:
     """Return how many bytes a batch may keep beside the others."""
     return max(0, most - sum(one.bytes for name, one in known.items() if name != batch))
-
-
-def read_slices(queue: str, batch: str, numbers: Sequence[int]) -> Program[list[dict[str, Any] | None]]:
-    """Return what a queue keeps of slices of a batch, counted from 1; None where nothing is kept that can be read."""
-    key = keys.undo_key(queue, batch)
-    offsets = yield (b"HMGET", key, *(f"#{number}" for number in numbers))
-    packed = yield (b"HMGET", key, *(offset or b"?" for offset in offsets))
-    return [_unpacked(raw) for raw in packed]
-
-
-def _unpacked(raw: bytes | None) -> dict[str, Any] | None:
-    try:
-        return None if raw is None else msgspec.msgpack.decode(raw, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError):
-        return None

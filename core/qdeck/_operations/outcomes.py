@@ -14,7 +14,7 @@ from qdeck._deck.masking import mask_text
 from qdeck._deck.model import NATIVE
 from qdeck._deck.queue_ref import InQueue
 from qdeck._deck.values import read_values
-from qdeck._engine import codec, keys
+from qdeck._engine import codec, keys, programs
 from qdeck._errors import UsageError
 from qdeck._operations import batches
 from qdeck._operations.model import Outcomes, Verb
@@ -202,7 +202,7 @@ def of_batch(batch_id: str) -> Program[BatchOutcomes]:
     sums: Counter[str | None] = Counter()
     errors: Counter[str] = Counter()
     jobs = 0
-    for queue in batch.native_queues:
+    for queue in batch.queues_of(NATIVE):
         jobs += yield from _count_batch(batch, queue, sums, errors)
     if batch.adapters and batch.verb == Verb.RETRY:
         theirs, of_plan = yield from _of_adapters(batch)
@@ -228,7 +228,7 @@ def _count_batch(batch: Batch, queue: str, sums: Counter[str | None], errors: Co
     numbers = range(1, int(slices or 0) + 1)
     total = 0
     for at in range(0, len(numbers), _SLICES):
-        for kept in (yield from batches.read_slices(queue, batch.id, numbers[at : at + _SLICES])):
+        for kept in (yield from programs.read_slices(queue, batch.id, numbers[at : at + _SLICES])):
             # An undo removes what it restored.
             ids = list((kept.get("c") or {}).get("ids") or []) if kept is not None else []
             total += len(ids)

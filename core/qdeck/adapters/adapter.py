@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.model import Want
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
+    from qdeck.adapters.undoing import Undoer
 
 
 @lru_cache(maxsize=64)
@@ -205,6 +206,12 @@ class Adapter(ABC):
         from qdeck.adapters.applying import CellApplier
 
         return CellApplier(self, context, keep_ms)
+
+    def undoer(self, batch: str, queues: Sequence[str], target: str | None = None) -> Undoer:
+        """What undoes a batch in these queues; `target` is the queue to which it moved jobs."""
+        from qdeck.adapters.undoing import CellUndoer
+
+        return CellUndoer(self, batch)
 
     def changes(
         self, act: Act, entries: Sequence[Entry], context: Context

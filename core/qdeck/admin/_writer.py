@@ -99,7 +99,9 @@ class Writes(Reads):
         """Revert a batch, without an id the last one of this user. Twice is once."""
         from qdeck._operations import undoing
 
-        return undoing.undo_steps(batch, kinds={"clean": _undo_cleaning}, progress=progress, cancelled=cancelled)
+        return undoing.undo_steps(
+            self.adapters, batch, kinds={"clean": _undo_cleaning}, progress=progress, cancelled=cancelled
+        )
 
     @writes
     def edit(self, draft: Draft, text: str | bytes, reason: str = "") -> Program[BatchResult]:

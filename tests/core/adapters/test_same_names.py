@@ -130,7 +130,7 @@ def test_a_plan_over_all_keeps_them_apart_and_so_does_its_batch(deck: Writer, se
     assert (result.applied, result.queues) == (8, (OWN, LIST)), "another job holds one unique name"
     assert result.labels == [str(OWN), str(LIST)]
     batch = deck.batches()[result.batch]
-    assert (batch.queues, batch.native_queues, batch.adapters) == ([OWN, LIST], [MAIL], ["lists"])
+    assert (batch.queues, batch.queues_of("native"), batch.all_adapters) == ([OWN, LIST], [MAIL], ["native", "lists"])
     assert deck.activity()[-1].queues == (str(OWN), str(LIST))
     assert deck.undo(result.batch).restored == 8
     assert list_of(values(seeded)) == list_of(before)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.model import Want
     from qdeck.adapters.native.plans import Owners
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
+    from qdeck.adapters.undoing import Undoer
 
 _CAPABILITIES: Final = {Act(verb): Capability(states=states) for verb, states in VERBS.items()}
 
@@ -175,6 +176,12 @@ class Native(Adapter):
         from qdeck.adapters.native.applying import NativeApplier
 
         return NativeApplier(context, keep_ms, trip_ms)
+
+    def undoer(self, batch: str, queues: Sequence[str], target: str | None = None) -> Undoer:
+        """What undoes a batch in these queues; `target` is the queue to which it moved jobs."""
+        from qdeck.adapters.native.undoing import NativeUndoer
+
+        return NativeUndoer(batch, queues, target)
 
     def stuck_pages(
         self, queues: Sequence[str], wanted: Filter | None, now: int

@@ -1,0 +1,202 @@
+"""How a batch is undone in native queues: its slices from last to first, then what waited for its jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from qdeck._deck import changes
+from qdeck._deck.reasons import Skip, SkipCode, skips_of
+from qdeck._engine import acts, codec, keys, programs
+from qdeck._errors import QdeckError, UsageError
+from qdeck._redis import reads
+from qdeck._redis.errors import LOST
+from qdeck.adapters.undoing import Undoer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from qdeck._redis.commands import Command, Program
+
+_ROUNDS: Final = 20  # back and forth between queues
+_CALLS: Final = 10  # slices in one round trip at most
+_BYTES: Final = 16 * 1024  # kept of the slices of one round trip: about what is kept of one full slice
+
+
+class _Reached(NamedTuple):
+    """What a batch left in a queue: slices of its own, of dependents that died and of those that went on."""
+
+    slices: int
+    fallen: int
+    gone_on: int
+    lost: int
+    told: list[str]
+    slice_bytes: int
+    outbox: int
+
+    def places(self, queue: str) -> Iterator[_UndoSlice]:
+        """The slices of its own, the last one first."""
+        for number in range(self.slices, 0, -1):
+            yield _UndoSlice(queue, number, self.slice_bytes)
+
+
+class _UndoSlice(NamedTuple):
+    """A slice of a queue as `acts.undo` names it, and about how many bytes are kept of it."""
+
+    queue: str
+    number: int | str
+    bytes: int
+
+
+class NativeUndoer(Undoer):
+    """Undoes what a batch did to native jobs, and through them to others, in whatever queue.
+
+    `target` is where the batch moved them.
+    """
+
+    def __init__(self, batch: str, queues: Sequence[str], target: str | None) -> None:
+        super().__init__()
+        self._batch, self._queues, self._target = batch, list(queues), target
+        self._reached: dict[str, _Reached] = {}
+        self._undone: dict[_UndoSlice, acts.Undone] = {}
+
+    def steps(self) -> Iterator[Program[None]]:
+        """The slices of the batch from the last to the first; then those that waited for its jobs, nearest first.
+
+        Again and again those with jobs whose parents, maybe of another queue, were not back yet.
+        """
+        yield self._gather()
+        todo: list[_UndoSlice] = []
+        for queue in reversed(self._queues):
+            todo += self._reached[queue].places(queue)
+        for queue, found in self._reached.items():
+            todo += [_UndoSlice(queue, f"~{number}", found.slice_bytes) for number in range(1, found.fallen + 1)]
+        for queue, found in reversed(self._reached.items()):
+            todo += [_UndoSlice(queue, f"^{number}", found.slice_bytes) for number in range(found.gone_on, 0, -1)]
+        for _ in range(_ROUNDS):
+            before = self.restored + self.dependents
+            for places in _bundles(todo, _CALLS if self._target is None else 1):
+                yield self._undo(places)
+            todo = [place for place in todo if self._waits_for_parents(place)]
+            if self.restored + self.dependents == before:
+                break
+
+    def _gather(self) -> Program[None]:
+        """Deliver what is under way, and find every queue that the batch reached."""
+        queues = list(self._queues)
+        for _ in range(_ROUNDS):
+            before, self._reached = self._reached, (yield from _read_reached(queues, self._batch))
+            told = [name for found in self._reached.values() for name in found.told if name not in self._reached]
+            waiting = [queue for queue, found in self._reached.items() if found.outbox]
+            if self._reached == before or not (told or waiting):
+                break
+            queues += dict.fromkeys(told)
+            for queue in waiting:
+                yield from _deliver(queue)
+        for queue, found in self._reached.items():
+            if found.lost:
+                self.skipped.append(Skip(code=SkipCode.DEPENDENTS_NOT_KEPT, queue=queue, data=str(found.lost)))
+
+    def _waits_for_parents(self, place: _UndoSlice) -> bool:
+        return any(code == SkipCode.PARENT_ENDED for _, code, _ in self._undone[place].skipped)
+
+    def _undo(self, places: Sequence[_UndoSlice]) -> Program[None]:
+        """Undo some slices in one round trip; a slice answers with all that was done by it so far."""
+        first = places[0]
+        found: list[acts.Undone | QdeckError]
+        if self._target is not None and isinstance(first.number, int):
+            found = [(yield from self._move_back(self._target, first.queue, first.number))]
+        else:
+            calls = [acts.undo(place.queue, self._batch, place.number) for place in places]
+            found = yield from programs.call_each(calls)
+        for place, undone in zip(places, found, strict=True):
+            if isinstance(undone, QdeckError):
+                continue
+            before, self._undone[place] = self._undone.get(place), undone
+            more = undone.restored - (before.restored if before else 0)
+            self.requeued += undone.requeued - (before.requeued if before else 0)
+            if isinstance(place.number, int):
+                self.restored += more
+            else:
+                self.dependents += more
+        refused = next((one for one in found if isinstance(one, QdeckError)), None)
+        if refused is not None:
+            raise refused
+
+    def finish(self) -> Program[None]:
+        """Deliver what other queues have to know, and tell what was left alone."""
+        for place, undone in self._undone.items():
+            self.skipped += skips_of(place.queue, undone.skipped)
+        reached = yield from _read_reached(list(self._reached or self._queues), self._batch)
+        for queue, found in reached.items():
+            if found.outbox:
+                yield from _deliver(queue)
+
+    def _move_back(self, target: str, queue: str, number: int) -> Program[acts.Undone]:
+        """What was moved returns, if it still waits where it was put and its id is free where it was."""
+        [kept] = yield from programs.read_slices(queue, self._batch, [number])
+        if kept is None:
+            raise UsageError(
+                f"what the batch {self._batch} took from {queue} is not kept any more", hint="it is kept for a day"
+            )
+        columns = kept.get("c") or {}
+        ids, scores = columns.get("ids") or [], columns.get("scores") or []
+        if not ids:
+            return acts.Undone(0, 0, int(kept.get("n", 0)), 0, [])
+        versions = columns.get("versions") or [""] * len(ids)
+        there = yield from programs.exists(queue, ids)
+        entries = [
+            (job_id, acts.ID_TAKEN if is_there else f"{score} {version}".rstrip())
+            for job_id, score, version, is_there in zip(ids, scores, versions, there, strict=True)
+        ]
+        event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": self._batch})
+        yield from programs.deliver_all(queue)
+        done, skipped = 0, []
+        while done < len(entries):  # one call takes as many as it may read
+            op = acts.act(
+                target, "return", kept["s"], entries[done:], batch=f"{self._batch}-undo-{self._queues.index(queue)}",
+                offset=f"{number}+{done}" if done else number, event=event, extra=queue,
+            )  # fmt: skip
+            acted = yield from programs.call(op)
+            skipped += [(str(entries[done + at][0]), code, data) for at, code, data in acted.skipped]
+            done += acted.count
+        yield from programs.deliver_all(target)
+        return acts.Undone(acted.now_ms, len(entries) - len(skipped), len(entries), 0, skipped)
+
+
+def _bundles(places: Sequence[_UndoSlice], most: int) -> Iterator[list[_UndoSlice]]:
+    """Yield slices that go to the server in one round trip, as many as are about one full slice."""
+    some: list[_UndoSlice] = []
+    for place in places:
+        if some and (len(some) == most or sum(one.bytes for one in some) + place.bytes > _BYTES):
+            yield some
+            some = []
+        some.append(place)
+    if some:
+        yield some
+
+
+def _deliver(queue: str) -> Program[None]:
+    """Empties an outbox; what another queue refuses stays there, and stops nothing."""
+    try:
+        yield from programs.deliver_all(queue)
+    except LOST:
+        raise
+    except QdeckError:
+        return
+
+
+def _read_reached(queues: Sequence[str], batch: str) -> Program[dict[str, _Reached]]:
+    names = (b"slices", b"~", b"^", b"lost", b"told", b"bytes")
+    calls: list[Command] = []
+    for queue in queues:
+        calls.append((b"HMGET", keys.undo_key(queue, batch), *names))
+        calls.append((b"XLEN", keys.key(queue, "outbox")))
+    replies = yield from reads.fetch_all(calls)
+    found = {}
+    for queue, values, length in zip(queues, replies[::2], replies[1::2], strict=True):
+        slices, fallen, gone_on, lost, told, size = values
+        own, died, ran = int(slices or 0), int(fallen or 0), int(gone_on or 0)
+        each = int(size or 0) // max(1, own + died + ran)
+        others = (told or b"").decode().split()
+        found[queue] = _Reached(own, died, ran, int(lost or 0), others, each, length)
+    return found

@@ -1,0 +1,53 @@
+"""How what a batch did to the queues of an adapter is undone: step by step, each of them once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from qdeck._deck.reasons import skips_of
+from qdeck.adapters import changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qdeck._deck.reasons import Skip
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.adapter import Adapter
+
+
+class Undoer(ABC):
+    """Undoes what a batch did to the queues of one adapter, and counts what was restored.
+
+    `dependents` waited for jobs of the batch, in whatever queue; `requeued` of the restored jobs ran before.
+    """
+
+    def __init__(self) -> None:
+        self.restored = self.dependents = self.requeued = 0
+        self.skipped: list[Skip] = []
+
+    @abstractmethod
+    def steps(self) -> Iterator[Program[None]]:
+        """Yield the steps; each is made before the next one is asked for."""
+
+    def finish(self) -> Program[None]:
+        """Do what is left after the last step, and after one that failed."""
+        yield from ()  # nothing: a program all the same
+
+
+class CellUndoer(Undoer):
+    """Undoes the changes of an adapter from the cells that were kept, the last change first."""
+
+    def __init__(self, adapter: Adapter, batch: str) -> None:
+        super().__init__()
+        self._adapter, self._batch = adapter, batch
+
+    def steps(self) -> Iterator[Program[None]]:
+        """Yield one step."""
+        yield self._undo()
+
+    def _undo(self) -> Program[None]:
+        results = yield from changes.undo(self._adapter.name, self._batch)
+        self.restored += sum(result.done for result in results)
+        missed = [(result.id, result.code, result.data) for result in results if result.code is not None]
+        self.skipped += skips_of("", missed, self._adapter.name)
