@@ -93,7 +93,7 @@ HEALTH: Final = "health"
 ACTIVITY: Final = "activity"
 DETAIL: Final = "detail"
 JOB: Final = "job"
-TASKS: Final = "tasks"
+TEMPORARY: Final = "temporary"
 REDRIVE: Final = "redrive"
 ENTRIES: Final = "entries"
 # The number of each screen.
@@ -106,7 +106,7 @@ GROUPS: Final = (
 )  # fmt: skip
 _LIST: Final = ("list",)
 _MARKED: Final = (JOBS, STUCK, DEAD)  # lists whose entries can be marked
-_PAGES: Final = (*TABS, DETAIL, JOB, REDRIVE, ENTRIES, TASKS)
+_PAGES: Final = (*TABS, DETAIL, JOB, REDRIVE, ENTRIES, TEMPORARY)
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action(
@@ -207,7 +207,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         id="later_try", scopes=(JOB,), keys=("right_square_bracket",), verb="next try",
         help="the error of the next try", footer=False,
     ),
-    Action(id="filter", scopes=(*TABS, TASKS), keys=("slash",), verb="filter", help="show only what matches"),
+    Action(id="filter", scopes=(*TABS, TEMPORARY), keys=("slash",), verb="filter", help="show only what matches"),
     Action(
         id="sort", scopes=(QUEUES,), keys=("s",), verb="sort", help="sort by another column; worst first by default"
     ),
@@ -316,5 +316,8 @@ def places(action: Action) -> str:
     """Where an action works, in words."""
     if "app" in action.scopes or set(action.scopes) >= set(TABS):
         return "everywhere"
-    words = {"list": "lists", DETAIL: "a queue", JOB: "a job", REDRIVE: "a redrive", ENTRIES: "a plan", TASKS: "tasks"}
+    words = {
+        "list": "lists", DETAIL: "a queue", JOB: "a job", REDRIVE: "a redrive", ENTRIES: "a plan",
+        TEMPORARY: "temporary queues",
+    }  # fmt: skip
     return ", ".join(words.get(scope, scope) for scope in action.scopes)

@@ -445,9 +445,9 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
 
     def open_temporary_queues(self) -> None:
         """Opens the temporary queues."""
-        from qdeck_console.screens.tasks import TasksScreen
+        from qdeck_console.screens.temporary import TemporaryQueuesScreen
 
-        self.open(TasksScreen())
+        self.open(TemporaryQueuesScreen())
 
     def back(self) -> None:
         """Closes the screen on top."""

@@ -34,7 +34,7 @@ from qdeck_console.screens.form import FormScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.purgeentries import EntriesScreen
 from qdeck_console.screens.redrive import RedriveScreen
-from qdeck_console.screens.tasks import TaskScreen, TasksScreen
+from qdeck_console.screens.temporary import TaskQueuesScreen, TemporaryQueuesScreen
 from qdeck_console.screens.workers import WorkerScreen
 from qdeck_console.widgets.lines import LineList
 from support.roles import Roles
@@ -71,7 +71,7 @@ async def queues(walk: Walk) -> None:
     await walk.key("p", "resumed")
     await walk.key("u", "this console did nothing yet")
     await whole_queue(walk)
-    await walk.key("t", partial(walk.shows, TasksScreen))
+    await walk.key("t", partial(walk.shows, TemporaryQueuesScreen))
     await walk.back_here()
     await walk.key("enter", lambda: walk.app.current_mode == JOBS)
     await walk.pilot.press("1")
@@ -249,7 +249,7 @@ async def a_worker(walk: Walk) -> None:
 async def health(walk: Walk) -> None:
     """Health: the temporary queues, and what is behind a check."""
     await walk.key("u", "this console did nothing yet")
-    await walk.key("t", partial(walk.shows, TasksScreen))
+    await walk.key("t", partial(walk.shows, TemporaryQueuesScreen))
     await walk.back_here()
     await walk.key("g")
     await walk.key("enter", lambda: walk.app.current_mode != "health" or walk.app.screen is not walk.screen)
@@ -274,7 +274,7 @@ async def a_batch(walk: Walk) -> None:
 
 async def tasks(walk: Walk) -> None:
     """The temporary queues: a task leads to its own."""
-    await walk.key("enter", partial(walk.shows, TaskScreen))
+    await walk.key("enter", partial(walk.shows, TaskQueuesScreen))
     await walk.back_here()
 
 
@@ -414,8 +414,8 @@ WALKS: Final[dict[str, tuple[Reach, Own]]] = {
     "a worker": (page("enter", kind=WorkerScreen, start=WORKERS), a_worker),
     "an operation": (page("enter", kind=BatchScreen, start=ACTIVITY), a_batch),
     "entries of a plan": (reach_entries, nothing_more),
-    "tasks": (page("t", kind=TasksScreen), tasks),
-    "a task": (page("t", "enter", kind=TaskScreen), nothing_more),
+    "tasks": (page("t", kind=TemporaryQueuesScreen), tasks),
+    "a task": (page("t", "enter", kind=TaskQueuesScreen), nothing_more),
     "a redrive": (reach_redrive, a_redrive),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
 from textual.containers import Vertical
 
@@ -17,6 +17,7 @@ from qdeck_console.format import counted
 from qdeck_console.presenters.nothing import Nothing, nothing_lines
 from qdeck_console.presenters.parts import MARGIN
 from qdeck_console.screens.frame import UNREAD, FrameScreen
+from qdeck_console.widgets.items import page_of
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -31,9 +32,20 @@ if TYPE_CHECKING:
 
 RowT = TypeVar("RowT")
 DataT = TypeVar("DataT")
-NOTHING_OPENS: ActionHandler[Any] = ActionHandler(
+NOTHING_OPENS: Final[ActionHandler[Any]] = ActionHandler(
     run=lambda _screen: None, reason=lambda _screen: "nothing opens here", offered=lambda _screen: False
 )
+
+
+def _close(screen: FrameScreen) -> None:
+    if screen.filter_text:
+        screen.set_filter("")
+    else:
+        screen.console.back()
+
+
+CLOSE: Final[ActionHandler[Any]] = ActionHandler(run=_close)
+"""Back from a page: clears its filter, then closes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +77,14 @@ class ReadingScreen(FrameScreen, Generic[DataT]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSpec(Generic[RowT, DataT]):
     """What a list is made of. `rows` takes them from what was read, `key` tells one from the others, `search` is the
-    text of one that `/` searches; `total` says how much there is, `empty` what to do where there is nothing.
+    text of one that `/` searches; `empty` says what to do where there is nothing.
     """
 
     noun: str
-    table: Table[RowT, Any]
+    table: Table[Any, Any]
     rows: Callable[[DataT], Sequence[RowT]]
     key: Callable[[RowT], str]
     search: Callable[[RowT], str]
-    groups: Callable[[Sequence[RowT]], Iterable[RowGroup[RowT]]] = lambda rows: (RowGroup(rows),)
-    total: Callable[[DataT], str] | None = None
     empty: Callable[[DataT], Nothing | None] = lambda _data: None
 
 
@@ -82,8 +92,14 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
     """A list with heads of columns, a total, and the row under the cursor beside it."""
 
     LIST: ClassVar[ListSpec[Any, Any]]
+    HAS_SIDE: ClassVar[bool] = True
 
     # What a list may have besides.
+
+    @property
+    def table(self) -> Table[RowT, Any]:
+        """The columns."""
+        return self.LIST.table
 
     def row_view(self) -> Any:
         """Return what all rows are drawn with."""
@@ -91,11 +107,22 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
 
     def lines(self, row: RowT, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of a row, as many as its height says."""
-        return (self.LIST.table.line(row, cells, self.row_view(), at_cursor=at_cursor),)
+        return (self.table.line(row, cells, self.row_view(), at_cursor=at_cursor),)
 
     def height(self, _row: RowT) -> int:
         """Return how many lines a row has."""
         return 1
+
+    def groups(self, rows: Sequence[RowT]) -> Iterable[RowGroup[RowT]]:
+        """Return the rows that match in their groups."""
+        return (RowGroup(rows),)
+
+    def total(self, rows: Sequence[RowT]) -> str:
+        """Return how much there is; `rows` are those that match."""
+        noun = self.LIST.noun
+        if rows:
+            return counted(len(rows), noun)
+        return f"no {noun} matches; esc clears the filter" if self.filter_text else f"no {noun}"
 
     def side(self, _row: RowT, _cells: int, _height: int) -> Sequence[Line]:
         """Return the pane beside the list, about one row."""
@@ -106,6 +133,11 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         return False
 
     # The list.
+
+    def body(self) -> Sequence[Widget]:
+        """The list with its heads and total, and one of its rows beside it."""
+        main = Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main")
+        return (main, Lines(id="side")) if self.HAS_SIDE else (main,)
 
     @property
     def chosen(self) -> RowT | None:
@@ -130,8 +162,8 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         if told is not None:
             items = [Item("", 1, line) for line in nothing_lines(told, self.view.size.width, self.view.size.height)]
         self.view.show(Listing(items, self._item_lines), self.painter)
-        self.query_one("#head", Lines).show(lambda w, _h: (self.LIST.table.head(w),) if rows else (), self.painter)
-        line: Line = (("    ", "text"), (self._total(rows), "muted"))
+        self.query_one("#head", Lines).show(lambda w, _h: (self.table.head(w),) if rows else (), self.painter)
+        line: Line = (("    ", "text"), ("…" if self.data is None else self.total(rows), "muted"))
         line = UNREAD if self.is_unread else line
 
         def total(cells: int, height: int) -> Sequence[Line]:
@@ -141,17 +173,9 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         self.query_one("#total", Lines).show(total, self.painter)
         self._draw_side()
 
-    def _total(self, rows: Sequence[RowT]) -> str:
-        if self.data is None:
-            return "…"
-        noun, total = self.LIST.noun, self.LIST.total
-        if not rows:
-            return f"no {noun} matches; esc clears the filter" if self.filter_text else f"no {noun}"
-        return counted(len(rows), noun) if total is None else total(self.data)
-
     def _items(self, rows: Sequence[RowT]) -> list[Item]:
         items: list[Item] = []
-        for group in self.LIST.groups(rows):
+        for group in self.groups(rows):
             if group.head is not None:
                 if items and (self.is_tall or group.apart):
                     items.append(Item("", 1, ()))
@@ -193,8 +217,17 @@ class PageScreen(FrameScreen):
     WIDEST: ClassVar[int] = 84
 
     def body(self) -> Sequence[Widget]:
-        """A list of lines without a cursor."""
+        """The lines, as a list."""
         return (Vertical(LineList(id="list"), id="main"),)
+
+    def page(self, _cells: int) -> Sequence[Line]:
+        """Return what is on the page."""
+        return ()
+
+    def draw(self, *, fresh: bool) -> None:
+        """Draw the page."""
+        cells = max(20, min(self.WIDEST, self.size.width - 8))
+        self.view.show(page_of(self.page(cells)), self.painter)
 
     def on_line_list_moved(self) -> None:
         """The footer follows the cursor."""
@@ -206,7 +239,7 @@ class PageScreen(FrameScreen):
 
     HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
         **FrameScreen.HANDLERS,
-        "back": ActionHandler(run=lambda screen: screen.console.back()),
+        "back": CLOSE,
         "open": NOTHING_OPENS,
         "filter": ActionHandler(
             run=lambda _screen: None,

@@ -123,22 +123,6 @@ def _order(what: str, screen: ReadingWorkers) -> None:
 ORDERS: Final = {what: ActionHandler(run=partial(_order, what), reason=_why_not_order) for what in _ORDERED}
 
 
-def _by_host(rows: Sequence[WorkerRow]) -> list[RowGroup[WorkerRow]]:
-    """Return the workers by host, hosts where none is alive first."""
-    hosts: dict[str, list[WorkerRow]] = {}
-    for row in rows:
-        hosts.setdefault(row.host or "", []).append(row)
-    ordered = sorted(hosts.items(), key=lambda pair: (any(row.alive for row in pair[1]), pair[0]))
-    return [RowGroup(group, partial(present.host_line, host, group)) for host, group in ordered]
-
-
-def _total(data: Workers) -> str:
-    alive = sum(1 for row in data.rows if row.alive)
-    gone = f", {len(data.rows) - alive:,} gone" if alive < len(data.rows) else ""
-    running = sum(row.running or 0 for row in data.rows if row.alive)
-    return f"{counted(alive, 'worker')}{gone}, {counted(running, 'job runs', 'jobs run')}"
-
-
 class WorkersScreen(ReadingWorkers, ListScreen[WorkerRow, Workers]):
     """All workers, by host."""
 
@@ -148,8 +132,6 @@ class WorkersScreen(ReadingWorkers, ListScreen[WorkerRow, Workers]):
         rows=lambda data: data.rows,
         key=lambda row: row.id,
         search=lambda row: " ".join([row.id, row.host or "", *row.queues]),
-        groups=_by_host,
-        total=_total,
         empty=lambda _data: NOTHING,
     )
 
@@ -161,6 +143,23 @@ class WorkersScreen(ReadingWorkers, ListScreen[WorkerRow, Workers]):
     def row_view(self) -> Speeds:
         """Return what all rows are drawn with."""
         return self.speeds
+
+    def groups(self, rows: Sequence[WorkerRow]) -> list[RowGroup[WorkerRow]]:
+        """Return the workers by host, hosts where none is alive first."""
+        hosts: dict[str, list[WorkerRow]] = {}
+        for row in rows:
+            hosts.setdefault(row.host or "", []).append(row)
+        ordered = sorted(hosts.items(), key=lambda pair: (any(row.alive for row in pair[1]), pair[0]))
+        return [RowGroup(group, partial(present.host_line, host, group)) for host, group in ordered]
+
+    def total(self, rows: Sequence[WorkerRow]) -> str:
+        """Return how many workers there are, of all."""
+        if not rows:
+            return super().total(rows)
+        alive = [row for row in self.rows if row.alive]
+        gone = f", {len(self.rows) - len(alive):,} gone" if len(alive) < len(self.rows) else ""
+        running = sum(row.running or 0 for row in alive)
+        return f"{counted(len(alive), 'worker')}{gone}, {counted(running, 'job runs', 'jobs run')}"
 
     def side(self, row: WorkerRow, cells: int, height: int) -> Sequence[Line]:
         """Return a worker with the jobs that it runs."""

@@ -98,7 +98,9 @@ async def test_each_row_tells_what_became_of_it(url: str) -> None:
         assert "still paused, " in seen
         assert seen.count("resumed by") == 1
         assert isinstance(app.screen, ActivityScreen)
-        assert {first, second} <= set(app.screen.counted), "also those that the cursor is not on"
+        log = app.screen.data
+        assert log is not None
+        assert {first, second} <= set(log.outcomes), "also those that the cursor is not on"
         await pilot.press("G")
         await until(pilot, "dead again, by error")
         assert "Timeout" in text(app)

@@ -8,7 +8,7 @@ import pytest
 
 from qdeck.admin import Writer
 from qdeck.messages import _registry as registry
-from qdeck_console.screens.tasks import TaskScreen, TasksScreen
+from qdeck_console.screens.temporary import TaskQueuesScreen, TemporaryQueuesScreen
 from support.hostile import HOSTILE, is_clean
 from support.screens import app_of, command, console, lines, text, until
 
@@ -33,11 +33,11 @@ async def test_tasks_own_queues_and_nobody_owns_orphans(url: str, raw: redis.Red
     async with console(url, "8", "t", size=size) as pilot:
         app = app_of(pilot)
         await until(pilot, "2 tasks, 4 queues")
-        assert isinstance(app.screen, TasksScreen)
+        assert isinstance(app.screen, TemporaryQueuesScreen)
         assert all(len(line) == size[0] for line in lines(app))
         await pilot.press("enter")
         await until(pilot, "3 temporary queues of the task task_1")
-        assert isinstance(app.screen, TaskScreen)
+        assert isinstance(pilot.app.screen, TaskQueuesScreen)
         seen = text(app)
         assert "holds messages" in seen
         assert "reader waits" in seen

@@ -1,0 +1,167 @@
+"""Temporary queues: the tasks that own them, and orphaned ones. To read one does not count as a use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+
+from qdeck.messages import OrphanCleaning, QueuePage, Removal, TaskPage, TaskRow, TemporaryQueue
+from qdeck_console.actions import HEALTH, TEMPORARY, ActionHandler
+from qdeck_console.format import counted
+from qdeck_console.presenters import temporary as present
+from qdeck_console.presenters.nothing import Nothing
+from qdeck_console.presenters.parts import section
+from qdeck_console.screens.lists import CLOSE, ListScreen, ListSpec, RowGroup
+from qdeck_console.text import safe_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck.admin import AsyncReader, Snapshot
+    from qdeck_console.format import Line
+
+MOST: Final = 500
+MOST_ORPHANS: Final = 1000  # by name
+_ORPHANED: Final = "orphaned"
+Row: TypeAlias = TaskRow | Removal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemporaryQueues:
+    """What was read: the first tasks by name, and the orphaned queues that were found so far, the first by name."""
+
+    page: TaskPage
+    orphans: tuple[Removal, ...]
+    orphan_count: int
+    scanned: int
+    is_done: bool
+
+
+def _search(row: Row) -> str:
+    return row.name if isinstance(row, Removal) else f"{row.task} {' '.join(row.services)} {row.tier}"
+
+
+def _empty(data: TemporaryQueues) -> Nothing | None:
+    if not data.is_done:
+        return None
+    about = (
+        "Tasks of messages own queues for answers and callbacks, which go with them. None is registered, and none "
+        f"was left over without an owner among {data.scanned:,} keys."
+    )
+    return Nothing("No temporary queue", about, (("esc", "back"), ("qdeck clean --orphans", "looks for them again")))
+
+
+class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
+    """All tasks with temporary queues, and the orphaned queues."""
+
+    TAB, SCOPE = HEALTH, TEMPORARY
+    HAS_SIDE = False
+    LIST: ClassVar[ListSpec[Row, TemporaryQueues]] = ListSpec(
+        noun="temporary queue",
+        table=present.TASKS,
+        rows=lambda data: (*data.page.rows, *data.orphans),
+        key=lambda row: f"orphan/{row.name}" if isinstance(row, Removal) else f"task/{row.task}",
+        search=_search,
+        empty=_empty,
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._search = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
+
+    @property
+    def reads(self) -> str:
+        """What the feed reads for it."""
+        return "tasks"
+
+    async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> TemporaryQueues:
+        """Read the tasks, and search a slice more of the keys for orphaned queues."""
+        page = await reader.temporary_tasks(most=MOST)
+        more = await reader.search_temporary(self._search)
+        found = self._search.report
+        return TemporaryQueues(
+            page=page, orphans=tuple(found.samples), orphan_count=found.removed, scanned=found.scanned, is_done=not more
+        )
+
+    def groups(self, rows: Sequence[Row]) -> Sequence[RowGroup[Row]]:
+        """Return the tasks, then the orphaned queues."""
+        orphans: list[Row] = [row for row in rows if isinstance(row, Removal)]
+        tasks: RowGroup[Row] = RowGroup([row for row in rows if not isinstance(row, Removal)])
+        return (tasks, RowGroup(orphans, self._orphans_head, apart=True)) if orphans else (tasks,)
+
+    def _orphans_head(self, cells: int) -> Line:
+        data = self.data
+        assert data is not None  # noqa: S101 - it has orphaned queues
+        note = "" if data.is_done else f"{data.scanned:,} keys looked at so far"
+        return section(_ORPHANED, note, "warn", cells, count=data.orphan_count)
+
+    def lines(self, row: Row, cells: int, *, at_cursor: bool) -> Sequence[Line]:
+        """Return the line of a task or of an orphaned queue."""
+        if isinstance(row, Removal):
+            return (present.QUEUES.line(row, cells, self.now_ms, at_cursor=at_cursor),)
+        return (present.TASKS.line(row, cells, self.now_ms, at_cursor=at_cursor),)
+
+    def total(self, rows: Sequence[Row]) -> str:
+        """Return how much there is."""
+        data = self.data
+        assert data is not None  # noqa: S101 - it was read
+        count = len(data.page.rows)
+        tasks = f"{count:,}+ tasks" if data.page.next else counted(count, "task")
+        search = "" if data.is_done else f", looking for orphans: {data.scanned:,} keys"
+        if not rows:
+            return ("nothing matches; esc clears the filter" if self.filter_text else "no temporary queue") + search
+        queues, orphans = counted(data.page.queues, "queue"), counted(data.orphan_count, "orphan")
+        return f"{tasks}, {queues}, {orphans}{search}"
+
+    def copied(self) -> tuple[str, str]:
+        """Return what `y` takes: the task, or the name of the orphaned queue."""
+        row = self.chosen
+        if isinstance(row, Removal):
+            return "name", row.name
+        return ("task", row.task) if row is not None else ("", "")
+
+    def _why_not_open(self) -> str:
+        row = self.chosen
+        return "nothing under the cursor" if row is None else "it belongs to no task" * isinstance(row, Removal)
+
+    def open(self) -> None:
+        """Open the queues of a task."""
+        if isinstance(self.chosen, TaskRow):
+            self.console.open(TaskQueuesScreen(self.chosen.task))
+
+    HANDLERS: ClassVar = {
+        **ListScreen.HANDLERS, "back": CLOSE, "open": ActionHandler(run=open, reason=_why_not_open),
+    }  # fmt: skip
+
+
+class TaskQueuesScreen(ListScreen[TemporaryQueue, QueuePage]):
+    """The temporary queues of one task."""
+
+    TAB, SCOPE = HEALTH, TEMPORARY
+    HAS_SIDE = False
+    LIST: ClassVar[ListSpec[TemporaryQueue, QueuePage]] = ListSpec(
+        noun="temporary queue",
+        table=present.QUEUES,
+        rows=lambda page: page.rows,
+        key=lambda row: row.name,
+        search=lambda row: row.name,
+    )
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__()
+        self.task_id = task_id
+
+    @property
+    def reads(self) -> str:
+        """What the feed reads for it."""
+        return f"task/{self.task_id}"
+
+    async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> QueuePage:
+        """Read its queues."""
+        return await reader.temporary_queues(task=self.task_id, most=MOST)
+
+    def total(self, rows: Sequence[TemporaryQueue]) -> str:
+        """Return how many there are, and of what."""
+        return f"{counted(len(rows), self.LIST.noun)} of the task {safe_text(self.task_id, limit=80)}"
+
+    HANDLERS: ClassVar = {**ListScreen.HANDLERS, "back": CLOSE}
