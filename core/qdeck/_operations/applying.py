@@ -219,8 +219,10 @@ def check_server(plan: Plan) -> Program[None]:
         raise UsageError(f"the plan {plan.id} was made on another server ({head.address})", hint="make a new plan")
 
 
-def check_plan(plan: Plan, db: int) -> Program[None]:
-    """Raise when a plan is not what it was made as, or not for this database; `begin` asks the server itself."""
+def check_plan(plan: Plan, adapters: Adapters, db: int) -> Program[None]:
+    """Raise when a plan is not what it was made as, or not for this database and with these settings of its adapters;
+    `begin` asks the server itself.
+    """
     yield Offload(lambda: check_whole(plan))
     made = plan.head.db
     if made is not None and made != db:
@@ -228,13 +230,19 @@ def check_plan(plan: Plan, db: int) -> Program[None]:
             f"the plan {plan.path} was made on database {made}, and this is database {db}",
             hint="make a plan for this database, or apply it to that one",
         )
+    for name in {queue.adapter for queue in plan.by_queue}:
+        if adapters.instance(name).settings_digest != plan.head.adapter_settings.get(name, ""):
+            raise UsageError(
+                f"the plan {plan.id} was made with other settings of the adapter {name} than those here",
+                hint="make a new plan, or apply it with the configuration that it was made with",
+            )
 
 
 def apply_steps(
     plan: Plan, adapters: Adapters, db: int, rule: StopRule | None = None, **options: Unpack[ApplyOptions]
 ) -> Program[BatchResult]:
     """Apply a plan, which must be one for this database; a `rule` has a sample and may stop it."""
-    yield from check_plan(plan, db)
+    yield from check_plan(plan, adapters, db)
     keep_bytes, keep_ms = options.get("keep_bytes", acts.KEEP_BYTES), options.get("keep_ms", acts.KEEP_MS)
     run = Application(plan, adapters, keep_bytes=keep_bytes, keep_ms=keep_ms)
     yield from run.begin()

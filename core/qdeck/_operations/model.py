@@ -79,6 +79,7 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int | None = None
     target: str | None = None
     limits: dict[str, Any] = {}  # of a purge: its thresholds
+    adapter_settings: dict[str, str] = {}  # adapter → digest of its settings, where they are not the defaults
 
     @property
     def batch(self) -> str:

@@ -93,6 +93,7 @@ def start_head(
     life_ms: int = PLAN_LIFE_MS,
     shared: Iterable[str] = (),
     limits: dict[str, Any] | None = None,
+    adapters: Sequence[Adapter] = (),
 ) -> Program[PlanHead]:
     """The head of a plan that is made now, on this server."""
     now = yield from reads.clock()
@@ -101,6 +102,7 @@ def start_head(
         plan=new_id(), format=PLAN_FORMAT, verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address,
         run_id=run_id, db=db, queues=list(queues), shared=sorted(shared), registered=registered, filter=where,
         rules=list(rules), by=changes.actor(), reason=reason, priority=priority, target=target, limits=limits or {},
+        adapter_settings={one.name: digest for one in adapters if (digest := one.settings_digest)},
     )  # fmt: skip
 
 
@@ -122,6 +124,7 @@ def build(
         wish.verb, places.refs, address, db=db, where="" if purges else str(wish.wanted or ""),
         rules=_rules(wish, places) if purges else (), reason=wish.reason, priority=priority, target=target,
         life_ms=wish.life_ms, shared=places.shared, limits=asdict(wish.limits) if purges else None,
+        adapters=places.adapters,
     )  # fmt: skip
     with PlanWriter(head, wish.path) as writer:
         making = _Making(head, wish, places, writer, progress, cancelled, watch)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 from msgspec import structs
 
 from qdeck._deck.model import Found, State
@@ -96,6 +98,12 @@ class Adapter(ABC):
     def is_there(self) -> bool:
         """Whether the last look found anything of this system."""
         return self.sight is not None and self.sight.is_there
+
+    @property
+    def settings_digest(self) -> str:
+        """What tells its settings from others; empty where all are the defaults. Being pinned changes no plan."""
+        own = structs.replace(self.settings, pin=False)
+        return "" if own == type(own)() else sha256(msgspec.json.encode(own, order="deterministic")).hexdigest()[:16]
 
     @property
     def is_missed(self) -> bool:

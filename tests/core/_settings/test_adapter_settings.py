@@ -76,6 +76,23 @@ def test_a_pinned_adapter_that_is_not_there_is_missed(ask: Callable[..., Any], r
     assert ask("[adapters.ifdb]\npin = true", "status")["notices"] == ["ifdb is pinned, and none of its keys are here"]
 
 
+def test_a_plan_of_other_settings_is_refused(
+    ask: Callable[..., Any], raw: redis.Redis, capsys: pytest.CaptureFixture[str], url: str, tmp_path: Path
+) -> None:
+    raw.rpush("shop:jobs", "a", "b")
+    config = '[adapters.lists]\npatterns = ["{service}:jobs"]'
+    plan = ask(config, "jobs", "discard", "shop:jobs")["plan"]
+    file = tmp_path / "qdeck.toml"
+    for other in ("", '[adapters.lists]\npatterns = ["{service}:jobs:*"]'):
+        file.write_text(other)
+        assert main(["--config", str(file), "--url", url, "jobs", "discard", "--apply", plan]) == 64
+        told = capsys.readouterr().err
+        assert f"the plan {plan} was made with other settings of the adapter lists" in told
+        assert "make a new plan" in told
+        assert raw.lrange("shop:jobs", 0, -1) == [b"a", b"b"]
+    assert ask(f"{config}\npin = true", "jobs", "discard", "--apply", plan)["applied"] == 2
+
+
 def test_an_adapter_of_another_distribution_has_settings_of_its_own(
     ask: Callable[..., Any], raw: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
