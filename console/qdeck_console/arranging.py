@@ -57,7 +57,7 @@ def _sort_key(sort: Sort) -> Callable[[Entry], tuple[float | str, ...]]:
         Sort.READY: lambda e: (-(e.row.ready or 0), *_by_name(e)),
         Sort.DEAD: lambda e: (-(e.row.dead or 0), *_by_name(e)),
         Sort.OLDEST: lambda e: (-(e.row.oldest_s or 0), *_by_name(e)),
-        Sort.RATE: lambda e: (-(e.rates.filled or 0), *_by_name(e)),
+        Sort.RATE: lambda e: (-(e.row.in_per_s or 0), *_by_name(e)),
     }
     return keys[sort]
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from qdeck import NotAllowed, QdeckError, ServerUnreachable, UnreachableCause
-from qdeck_console.history import Flow, History, Pasts, Rates, flow_of
+from qdeck_console.history import Flow, History, Pasts, flow_of
 from qdeck_console.judging import Judge, Judged
 from qdeck_console.pace import Pace
 from qdeck_console.steps import in_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator
 
-    from qdeck.admin import QueueRef, Snapshot
+    from qdeck.admin import Snapshot
 
 INTERVAL_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.5
@@ -51,7 +50,6 @@ class Picture:
     read_at: float = 0.0  # monotonic
     read_ms: int = 0  # wall clock
     took_s: float = 0.0
-    rates: Mapping[QueueRef, Rates] = field(default_factory=lambda: MappingProxyType({}))
     flow: Flow = (None, None)
     judged: Judged = field(default_factory=Judged)
     history: History = field(default_factory=History)
@@ -142,16 +140,14 @@ class Feed:
         await in_steps(history.steps(snapshot, now))
         if isinstance(extra, Pasts):
             history.learn(extra)
-        rates = history.rates
-        await in_steps(self._judge.steps(snapshot, rates))
+        await in_steps(self._judge.steps(snapshot))
         picture = Picture(
             snapshot=snapshot,
             read_at=now,
             read_ms=time.time_ns() // 1_000_000,
             took_s=now - started,
-            rates=rates,
             judged=self._judge.judged,
-            flow=flow_of(rates.values()),
+            flow=flow_of(snapshot.queues),
             history=history,
             extra_of=query.key if query is not None else "",
             extra=extra,

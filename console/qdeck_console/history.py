@@ -1,4 +1,4 @@
-"""What the feed remembers of each queue: how fast it fills and drains, and samples for the charts.
+"""What the feed remembers of each queue: samples for the charts.
 
 Own samples become coarser as time goes by, so that a queue never costs more than a few hundred bytes, of ten thousand
 queues too. Where an agent keeps history, the charts begin an hour ago: what it saw is read for the queues that are on
@@ -13,7 +13,7 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from qdeck.admin import QueueRef, QueueRow, Sample, Snapshot
 
@@ -23,8 +23,6 @@ HOUR_MS: Final = 3_600_000
 STEP: Final = 100  # queues between two breaths: about a ms
 _FIRST_S: Final = LONGEST_S / 32
 _GAP_S: Final = 20.0  # longer without a look, and the time between stays empty
-_WINDOW_S: Final = 60.0  # how fast dead letters grow is measured over this: a few of them are no trend
-_LEAST_S: Final = 10.0  # and not before so long was seen
 _KEPT_S: Final = 600.0  # what an agent saw is read again after this: until then own samples go on
 _SLOT_MS: Final = HOUR_MS // SAMPLES
 
@@ -32,23 +30,14 @@ Cells = list[float | None]
 READY, FILLED, DRAINED = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """How fast a queue is filled and drained, per second, and how many dead letters a minute adds."""
-
-    filled: float | None = None
-    drained: float | None = None
-    dead_per_min: float | None = None
-
-
 # Jobs that come and go a second, of many queues together; none where no queue tells.
 Flow: TypeAlias = tuple[float | None, float | None]
 
 
-def flow_of(rates: Collection[Rates]) -> Flow:
+def flow_of(rows: Sequence[QueueRow]) -> Flow:
     """The sums of what is known."""
-    filled = [rate.filled for rate in rates if rate.filled is not None]
-    drained = [rate.drained for rate in rates if rate.drained is not None]
+    filled = [row.in_per_s for row in rows if row.in_per_s is not None]
+    drained = [row.out_per_s for row in rows if row.out_per_s is not None]
     return sum(filled) if filled else None, sum(drained) if drained else None
 
 
@@ -68,7 +57,6 @@ class _Track:
     series: tuple[array[float], array[float], array[float]] = field(
         default_factory=lambda: (array("f"), array("f"), array("f"))
     )
-    dead: list[tuple[float, int]] = field(default_factory=list)  # moments of the window, dead letters until then
 
 
 @dataclass(slots=True)
@@ -80,11 +68,10 @@ class _Past:
 
 
 class History:
-    """Rates and samples of all queues."""
+    """Samples of all queues."""
 
     def __init__(self) -> None:
         self._tracks: dict[QueueRef, _Track] = {}
-        self._rates: dict[QueueRef, Rates] = {}
         self._pasts: dict[QueueRef, _Past] = {}
         self._sample_s = _FIRST_S
         self._began: float | None = None
@@ -95,11 +82,6 @@ class History:
     def span_s(self) -> float:
         """How long ago a full chart begins."""
         return HOUR_MS / 1000 if self._agent_seen else self._sample_s * SAMPLES
-
-    @property
-    def rates(self) -> Mapping[QueueRef, Rates]:
-        """The rates up to the last picture."""
-        return dict(self._rates)
 
     def steps(self, snapshot: Snapshot, now: float) -> Iterator[None]:
         """Takes a picture in, in steps. Of a queue that was not read anew nothing changes."""
@@ -113,9 +95,9 @@ class History:
             self._take(row, now)
             if at % STEP == STEP - 1:
                 yield
-        if len(self._rates) > len(snapshot.queues):
+        if len(self._tracks) > len(snapshot.queues):
             refs = {row.ref for row in snapshot.queues}
-            for held in (self._rates, self._tracks, self._pasts):
+            for held in (self._tracks, self._pasts):
                 for ref in [ref for ref in held if ref not in refs]:
                     del held[ref]
 
@@ -154,16 +136,12 @@ class History:
         track = self._tracks.get(row.ref)
         if track is None:
             track = self._tracks[row.ref] = _Track(self._sample_s, slot - 1)
-        dead = row.totals.get("dead")
-        rates = Rates(row.in_per_s, row.out_per_s, None if dead is None else _growth(track.dead, dead, now))
-        if self._rates.get(row.ref) != rates:
-            self._rates[row.ref] = rates
         while track.sample_s < self._sample_s:
             _halve(track)
         if slot > track.slot:
             gap = min(SAMPLES, slot - track.slot - 1)
             was_lost = gap * self._sample_s > max(_GAP_S, 4 * self._sample_s)  # a late look is no gap
-            values = (_known(row.ready), _known(rates.filled), _known(rates.drained))
+            values = (_known(row.ready), _known(row.in_per_s), _known(row.out_per_s))
             for series, value in zip(track.series, values, strict=True):
                 series.extend([nan if was_lost else value] * gap)
                 series.append(value)
@@ -210,18 +188,6 @@ class History:
 def _known(value: float | None) -> float:
     """What is not known stays a gap: a zero would tell of a queue that stands still."""
     return nan if value is None else float(value)
-
-
-def _growth(marks: list[tuple[float, int]], dead: int, now: float) -> float | None:
-    """Dead letters a minute, by the difference to the oldest moment of the window."""
-    while len(marks) > 1 and now - marks[1][0] >= _WINDOW_S:
-        del marks[0]
-    growth = None
-    if marks and now - marks[0][0] >= _LEAST_S:
-        growth = 60 * max(0, dead - marks[0][1]) / (now - marks[0][0])
-    if not marks or now - marks[-1][0] >= _WINDOW_S / 10:
-        marks.append((now, dead))
-    return growth
 
 
 def _halve(track: _Track) -> None:

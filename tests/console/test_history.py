@@ -16,8 +16,8 @@ def picture(at_s: float, *rows: QueueRow, fresh: frozenset[QueueRef] | None = No
     )  # fmt: skip
 
 
-def row(ready: int, *, dead: int = 0, name: str = Q.name) -> QueueRow:
-    return QueueRow(name=name, ready=ready, in_per_s=2.0, out_per_s=1.0, totals={"dead": dead})
+def row(ready: int, *, name: str = Q.name) -> QueueRow:
+    return QueueRow(name=name, ready=ready, in_per_s=2.0, out_per_s=1.0)
 
 
 def take(history: History, at_s: float, *rows: QueueRow, fresh: frozenset[QueueRef] | None = None) -> None:
@@ -35,7 +35,6 @@ def test_a_full_chart_begins_a_quarter_of_an_hour_ago() -> None:
     assert known == sorted(known)
     assert known[-1] > 970
     assert history.filled(Q, 9) == [2.0] * 9
-    assert history.rates[Q].filled == 2.0
 
 
 def test_the_time_without_a_server_stays_empty() -> None:
@@ -64,25 +63,12 @@ def test_rates_that_are_not_known_are_gaps_and_not_zeros() -> None:
     assert history.filled(Q, SAMPLES) == [None] * SAMPLES  # one sample tells of no rate
 
 
-def test_dead_letters_that_grow_are_told_by_the_minute() -> None:
-    history = History()
-    for second in range(20):
-        take(history, 10_000.0 + second, row(0, dead=second // 2))
-        assert second >= 10 or history.rates[Q].dead_per_min is None  # two at once are no trend
-    assert 25 <= (history.rates[Q].dead_per_min or 0) <= 35
-    for second in range(20, 200):  # one more is no jump
-        take(history, 10_000.0 + second, row(0, dead=10 + (second == 199)))
-    assert 0 < (history.rates[Q].dead_per_min or 0) <= 1
-
-
-def test_what_was_not_read_anew_keeps_its_rates_and_what_is_gone_is_forgotten() -> None:
+def test_what_is_gone_is_forgotten() -> None:
     history = History()
     take(history, 1.0, row(1), row(1, name=OTHER.name))
-    before = history.rates
-    take(history, 2.0, row(9), row(9, name=OTHER.name), fresh=frozenset({Q}))
-    assert history.rates[OTHER] is before[OTHER]
-    take(history, 3.0, row(9))
-    assert set(history.rates) == {Q}
+    assert history.ready(OTHER, 4)[-1] == 1
+    take(history, 2.0, row(9))
+    assert (history.ready(Q, SAMPLES)[-1], history.ready(OTHER, SAMPLES)[-1]) == (9, None)
 
 
 def test_an_agents_hour_comes_before_own_samples() -> None:
@@ -104,27 +90,14 @@ def test_an_agents_hour_comes_before_own_samples() -> None:
 
 
 def test_a_queue_that_is_as_it_was_is_not_judged_again() -> None:
-    judge, history = Judge(), History()
+    judge = Judge()
     first, still = row(1), row(1, name=OTHER.name)
     for rows in ((first, still), (row(2), still)):
-        take(history, 1.0, *rows)
         before = judge.judged
-        for _ in judge.steps(picture(1.0, *rows), history.rates):
+        for _ in judge.steps(picture(1.0, *rows)):
             pass
     assert judge.judged.entries[1] is before.entries[1]
     assert judge.judged.entries[0].row.ready == 2
     assert dict(judge.judged.before) == {Q: first}
     assert judge.judged.of(OTHER) is before.entries[1]
     assert judge.judged.of(QueueRef(NATIVE, "nowhere")) is None
-
-
-def test_a_row_does_not_come_and_go_with_each_picture_of_how_it_fills() -> None:
-    judge, history, told = Judge(), History(), []
-    for second, drained in enumerate((2.3, 1.4, 1.7, 1.5, 1.95, 1.6)):  # two a second come
-        rows = (QueueRow(name=Q.name, ready=400, in_per_s=2.0, out_per_s=drained, totals={"dead": 0}),)
-        take(history, float(second), *rows)
-        for _ in judge.steps(picture(float(second), *rows), history.rates):
-            pass
-        told.append([text for _, text, _ in judge.judged.entries[0].reasons])
-    fills = "fills faster than it drains, +"
-    assert told == [[], [f"{fills}0.6/s"], [f"{fills}0.3/s"], [f"{fills}0.5/s"], [], []]

@@ -33,7 +33,7 @@ def snapshot(*rows: QueueRow, server: ServerInfo = NOTHING_KNOWN) -> Snapshot:
 
 
 def judged(judge: Judge, seen: Snapshot) -> tuple[Entry, ...]:
-    for _ in judge.steps(seen, {}):
+    for _ in judge.steps(seen):
         pass
     return judge.judged.entries
 

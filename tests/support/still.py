@@ -276,7 +276,7 @@ def _past(raw: redis.Redis) -> None:
         meta = f"{{{queue}}}:meta"
         told = raw.hmget(meta, "n:enqueued", "n:done", "n:dead")
         came, went, died = (int(value or 0) for value in told)
-        before = f"{NOW_MS - 10_000} {max(0, came - 31 * place)} {max(0, went + died - 23 * place)}"
+        before = f"{NOW_MS - 10_000} {max(0, came - 31 * place)} {max(0, went + died - 23 * place)} {died}"
         raw.hset(history.LATEST, queue, before)
     raw.hset(history.LATEST, "", str(NOW_MS - 10_000))
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from qdeck.admin import Headroom, HistoryEvent, JobDetail
     from qdeck_console.format import Line, Piece
-    from qdeck_console.history import Rates
 
 _FULL: Final = 0.9  # of the limit: from there on it is an alarm
 _SOON_MIN: Final = 60.0  # minutes until the first is dropped: an alarm too
@@ -44,25 +43,24 @@ class DeadSeen:
     detail: JobDetail | None = None
 
 
-def drops_in_min(room: Headroom, rate: Rates | None) -> float | None:
+def drops_in_min(room: Headroom, dead_per_min: float | None) -> float | None:
     """In how many minutes the first dead letter is dropped at the present rate."""
-    growth = rate.dead_per_min if rate is not None else None
-    return None if not growth or growth <= 0 else max(0, room.most - room.count) / growth
+    return None if not dead_per_min else max(0, room.most - room.count) / dead_per_min
 
 
-def urgent_first(rooms: Sequence[Headroom], rates: Mapping[QueueRef, Rates]) -> list[Headroom]:
+def urgent_first(rooms: Sequence[Headroom], dead_per_min: Mapping[str, float | None]) -> list[Headroom]:
     """The queues in the order in which they will drop dead letters."""
 
     def key(room: Headroom) -> tuple[float, float]:
-        minutes = drops_in_min(room, rates.get(QueueRef(NATIVE, room.queue)))
+        minutes = drops_in_min(room, dead_per_min.get(room.queue))
         return (minutes if minutes is not None else float("inf"), -room.count / max(1, room.most))
 
     return sorted(rooms, key=key)
 
 
-def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hide: Naming, name: int) -> Line:
+def room_line(room: Headroom, dead_per_min: float | None, now_ms: int, cells: int, *, hide: Naming, name: int) -> Line:
     """How near one queue is to its limits."""
-    minutes = drops_in_min(room, rate)
+    minutes = drops_in_min(room, dead_per_min)
     share = room.count / max(1, room.most)
     full = share >= _FULL or (minutes is not None and minutes <= _SOON_MIN)
     role = "bad" if full else "muted"
@@ -75,11 +73,11 @@ def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hi
     growth: list[Piece] = []
     if minutes is not None and minutes < 60 * 24:
         growth = [("drops begin in ", "muted"), *fmt.span_pieces(minutes * 60_000, "bad bold" if full else "text")]
-    elif rate is not None and rate.dead_per_min:
-        growth = [(f"grows by {rate.dead_per_min * 60:,.0f}/h", "muted")]
+    elif dead_per_min:
+        growth = [(f"grows by {dead_per_min * 60:,.0f}/h", "muted")]
     elif share >= 1:
         growth = [("full: drops the oldest", "bad")]
-    elif rate is not None and rate.dead_per_min is not None and cells >= 100:
+    elif dead_per_min is not None and cells >= 100:
         growth = [("none came just now", "faint")]
     expires: list[Piece] = []
     if left is not None:

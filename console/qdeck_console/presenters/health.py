@@ -146,6 +146,7 @@ def _value(check: Check, row: QueueRow | None) -> int | str | None:
     measured = {
         "dead_letters": row.dead, "stuck": row.stuck, "late": row.late, "ready_queue": row.ready,
         "pending_queue": row.overdue, "workers": (row.ready or 0) + (row.overdue or 0), "paused": row.ready,
+        "trends": None,
     }  # fmt: skip
     return measured.get(check.name, check.value)
 

@@ -119,9 +119,9 @@ _AROUND: Final = 5  # lines of the chart besides the area
 
 
 def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
-    row, rates, history = entry.row, entry.rates, drawer.picture.history
+    row, history = entry.row, drawer.picture.history
     span = fmt.span(history.span_s * 1000)
-    net = None if rates.filled is None or rates.drained is None else rates.filled - rates.drained
+    net = None if row.in_per_s is None or row.out_per_s is None else row.in_per_s - row.out_per_s
     change: list[Piece] = []
     if net is not None and abs(net) >= 0.05 and row.ready:
         change = [(f"  {net:+.1f}/s", entry.worst(Code.FILLING).role)]
@@ -131,8 +131,8 @@ def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
     lines.append(_times(drawer, history.span_s, cells))
     lines.append(_BLANK)
     for label, series, rate in (
-        ("in", history.filled(row.ref, 20), rates.filled),
-        ("out", history.drained(row.ref, 20), rates.drained),
+        ("in", history.filled(row.ref, 20), row.in_per_s),
+        ("out", history.drained(row.ref, 20), row.out_per_s),
     ):
         looks, last = ("accent_dim", "accent") if label == "in" else ("ghost", "muted")
         drawn = sparkline(series, looks, last_role=last)

@@ -140,7 +140,7 @@ class Drawer:
         return tuple(line)
 
     def _values(self, entry: Entry, grid: Grid) -> dict[str, list[Piece]]:
-        row, rates, severity, wide = entry.row, entry.rates, entry.severity, grid.width_of
+        row, severity, wide = entry.row, entry.severity, grid.width_of
         calm = severity is Severity.FINE
         worst = entry.worst(Code.DEAD)
         before = self.before.get(row.ref, row)  # what changed since the last picture stands out until the next one
@@ -154,8 +154,8 @@ class Drawer:
             "run": fmt.cell(fmt.count(row.running, wide("run")), _news(row.running, before.running)),
             "stuck": fmt.cell(fmt.count(row.stuck, wide("stuck")), stuck_role),
             "dead": fmt.cell(fmt.count(row.dead, wide("dead")), dead_role),
-            "in": fmt.cell(fmt.rate(rates.filled, wide("in"))),
-            "out": fmt.cell(fmt.rate(rates.drained, wide("out"))),
+            "in": fmt.cell(fmt.rate(row.in_per_s, wide("in"))),
+            "out": fmt.cell(fmt.rate(row.out_per_s, wide("out"))),
             "oldest": _oldest(entry),
             "drains": drains(entry),
         }
@@ -215,14 +215,14 @@ def _oldest(entry: Entry) -> list[Piece]:
 
 def drains(entry: Entry) -> list[Piece]:
     """How long until the queue is empty at the present rates."""
-    row, rates = entry.row, entry.rates
+    row = entry.row
     if row.paused:
         return [("paused", "muted")]
     if not row.ready:
         return [(fmt.ZERO, "ghost")]
-    if rates.filled is None or rates.drained is None or (rates.filled < 0.05 and rates.drained < 0.05):
+    if row.in_per_s is None or row.out_per_s is None or (row.in_per_s < 0.05 and row.out_per_s < 0.05):
         return [(fmt.NONE, "ghost")]
-    net = rates.drained - rates.filled
+    net = row.out_per_s - row.in_per_s
     if net <= 0.02:
         return [("never", "text" if entry.severity is Severity.FINE else entry.severity.role)]
     seconds = row.ready / net

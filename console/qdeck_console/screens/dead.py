@@ -222,17 +222,17 @@ class DeadScreen(WindowedScreen):
         self._aligned = shared_columns(row for row in rows if isinstance(row, JobRecord))
 
     def _draw_room(self) -> None:
-        rates, now_ms, panel = self.picture.rates, self.now_ms, self.query_one("#room", Lines)
-        rooms = present.urgent_first(self.whole.rooms, rates)[: 2 if self.is_tall else 1]
+        now_ms, panel = self.now_ms, self.query_one("#room", Lines)
+        entries = {room.queue: self.picture.judged.of(QueueRef(NATIVE, room.queue)) for room in self.whole.rooms}
+        dead_per_min = {queue: entry.row.dead_per_min for queue, entry in entries.items() if entry is not None}
+        rooms = present.urgent_first(self.whole.rooms, dead_per_min)[: 2 if self.is_tall else 1]
         blank = int(self.is_tall)
         panel.styles.height = len(rooms) + (2 if rooms else 1) * blank
 
         def make(cells: int, _height: int) -> Sequence[Line]:
             name = 22 if cells >= 100 else 18
             told = [
-                present.room_line(
-                    room, rates.get(QueueRef(NATIVE, room.queue)), now_ms, cells, hide=self.hide, name=name
-                )
+                present.room_line(room, dead_per_min.get(room.queue), now_ms, cells, hide=self.hide, name=name)
                 for room in rooms
             ]
             return [()] * blank + told

@@ -173,7 +173,7 @@ class QueuesScreen(QueueActs):
             if shown == everything:
                 totals, flow = picture.snapshot.totals, picture.flow
             else:
-                totals, flow = present.totals_of(entries), flow_of([entry.rates for entry in entries])
+                totals, flow = present.totals_of(entries), flow_of([entry.row for entry in entries])
             total = present.total_line(self._grid(cells), totals, flow, words)
             rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
             return (rule, total) if height > 1 else (total,)

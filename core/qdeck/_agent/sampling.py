@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SLICE: Final = 500  # writes in one round trip
 LATEST_TTL_S: Final = 86_400
-_LEAVING: Final = ("done", "dead", "cancelled", "expired")
 
 
 @dataclass(slots=True)
@@ -103,9 +102,9 @@ def _tell_latest(rows: Sequence[QueueRow], at_ms: int) -> Program[None]:
     for row in rows:
         name = row.name.encode()
         before = history.read_latest(known.get(name))[-1:]
-        went = sum(row.totals[total] for total in _LEAVING)
-        kept = [words for words in before if words[0] < at_ms]
-        text = " ".join(str(word) for words in (*kept, (at_ms, row.totals["enqueued"], went)) for word in words)
+        kept = [(moment, flow) for moment, flow in before if moment < at_ms]
+        samples = [*kept, (at_ms, history.Flow.of(row.totals))]
+        text = " ".join(str(number) for moment, flow in samples for number in (moment, *flow))
         pairs += (name, text.encode())
     gone = list(set(known) - {row.name.encode() for row in rows} - {b""})
     calls: list[Command] = [(b"HSET", LATEST, *pairs[at : at + 2 * SLICE]) for at in range(0, len(pairs), 2 * SLICE)]

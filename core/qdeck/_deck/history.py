@@ -20,9 +20,22 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
 
-# hash: queue → its last two samples, as `ms came went ms came went`; "" → ms of the last
+# hash: queue → its last two samples, each as `ms came went died`; "" → ms of the last
 LATEST: Final = "qdeck:history"
-Flow = dict[str, tuple[int, int]]  # queue → jobs that came and went since it was made
+_LEAVING: Final = ("done", "dead", "cancelled", "expired")
+
+
+class Flow(NamedTuple):
+    """How many jobs came to, went from and died in a queue since it was made."""
+
+    came: int
+    went: int
+    died: int
+
+    @classmethod
+    def of(cls, totals: Mapping[str, int]) -> Flow:
+        """The flow of a queue with these totals."""
+        return cls(totals["enqueued"], sum(totals[name] for name in _LEAVING), totals["dead"])
 
 
 class Tier(NamedTuple):
@@ -167,10 +180,8 @@ def _filled(samples: Sequence[Sample], tier: Tier) -> Iterable[Sample]:
         before = sample
 
 
-def read_flow(
-    names: Sequence[str], now: int, *, least_ms: int = 4_000
-) -> Program[tuple[int, dict[str, tuple[int, int]]] | None]:
-    """How many jobs had come to and gone from each queue some seconds ago, for a deck that looks for the first time.
+def read_flow(names: Sequence[str], now: int, *, least_ms: int = 4_000) -> Program[tuple[int, dict[str, Flow]] | None]:
+    """The flow of each queue until some seconds ago, for a deck that looks for the first time.
 
     None when no agent looked within the last minute, or the rights do not reach.
     """
@@ -178,26 +189,26 @@ def read_flow(
     last_ms = None if is_error(last) else digits(last or b"")
     if last_ms is None or not 0 <= now - last_ms < 60_000:
         return None
-    moments: dict[int, Flow] = {}
+    moments: dict[int, dict[str, Flow]] = {}
     for at in range(0, len(names), reads.CHUNK):
         part = names[at : at + reads.CHUNK]
         [replies] = yield ask((b"HMGET", LATEST, *part))
         if is_error(replies):
             return None
         for name, raw in zip(part, replies, strict=True):
-            for moment, came, went in read_latest(raw):
-                moments.setdefault(moment, {})[name] = (came, went)
+            for moment, flow in read_latest(raw):
+                moments.setdefault(moment, {})[name] = flow
     old = [moment for moment in moments if least_ms <= now - moment < 60_000]
     return (max(old), moments[max(old)]) if old else None
 
 
-def read_latest(raw: bytes | None) -> list[tuple[int, int, int]]:
-    """A queue's last samples as moment, jobs come, jobs gone."""
+def read_latest(raw: bytes | None) -> list[tuple[int, Flow]]:
+    """The moments of a queue's last samples, with its flow until then."""
     words = (raw or b"").split()
     found = [number for word in words if (number := digits(word)) is not None]
-    if len(words) % 3 or len(found) != len(words):
+    if len(words) % 4 or len(found) != len(words):
         return []
-    return [(found[at], found[at + 1], found[at + 2]) for at in range(0, len(found), 3)]
+    return [(found[at], Flow(*found[at + 1 : at + 4])) for at in range(0, len(found), 4)]
 
 
 def of_totals(at_ms: int, ready: int, dead: int, totals: Mapping[str, int]) -> Sample:

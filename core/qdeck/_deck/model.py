@@ -94,6 +94,7 @@ class QueueRow:
     rate: tuple[int, int] | None = None  # so many starts in so many ms
     in_per_s: float | None = None
     out_per_s: float | None = None
+    dead_per_min: float | None = None
     workers: int | None = None
     totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     unknown_tasks: tuple[UnknownTask, ...] = ()
@@ -138,8 +139,8 @@ class Snapshot:
 
     at_ms: int
     server: ServerInfo
-    status: Status
-    findings: tuple[Finding, ...]
+    status: Status = Status.HEALTHY
+    findings: tuple[Finding, ...] = ()
     adapters: tuple[str, ...]
     totals: Totals
     queues: tuple[QueueRow, ...]

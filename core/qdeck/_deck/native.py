@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from qdeck._deck import history, verdict, workers
+from qdeck._deck import history, workers
 from qdeck._deck.details import Detail, read_details
 from qdeck._deck.model import NATIVE, QueueRef, QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
 from qdeck._deck.server import read_server
@@ -30,6 +30,8 @@ CHUNK: Final = 50  # queues read in one round trip; a few ms of work for whoever
 STRAYS_MS: Final = 5000  # between steps that look for queues beside those that the registry names
 FORGET_MS: Final = 30_000  # how long the list of names is believed when the registry did not change its size
 WINDOW_MS: Final = 10_000  # over which rates are taken
+DEAD_WINDOW_MS: Final = 60_000  # likewise, of dead letters: a few of them are no trend
+DEAD_LEAST_MS: Final = 10_000  # and not before so long was seen
 ROTATION: Final = 200  # queues beyond the visible ones whose details are read at each look
 PORTION: Final = 1000  # queues beyond the visible ones whose counts are read at each look of someone who looks again
 
@@ -39,7 +41,9 @@ TOTALS: Final = (
     "dropped_dead", "dropped_done", "discarded", "quarantined",
 )  # fmt: skip
 _FIELDS: Final = ("v", "paused", "limit", "rate", "unknown_tasks", *_COUNTS, *(f"n:{name}" for name in TOTALS))
-_LEAVING: Final = ("done", "dead", "cancelled", "expired")
+
+
+Marks: TypeAlias = "list[tuple[int, history.Flow]]"  # moments, each with the flow until then
 
 
 @dataclass(slots=True)
@@ -49,26 +53,35 @@ class Known:
     reply: bytes
     base: QueueRow
     row: QueueRow
-    flow: tuple[int, int] | None  # jobs that came and went since the queue was made
+    flow: history.Flow | None
     derived: tuple[Any, ...] = ()
-    marks: list[tuple[int, int, int]] = field(default_factory=list)  # moments of the window, with the flow until then
+    marks: Marks = field(default_factory=list)  # of the window for rates
+    dead_marks: Marks = field(default_factory=list)  # of the window for dead letters
 
-    def rate(self, now: int) -> tuple[float | None, float | None]:
-        """Jobs that came and went a second, by the difference to the oldest moment of the window."""
+    def rates(self, now: int) -> tuple[float | None, float | None, float | None]:
+        """Jobs that came and went a second and died a minute, by the difference to the oldest moment of a window."""
         if self.flow is None:
-            return None, None
-        came, went = self.flow
-        marks = self.marks
-        rate: tuple[float | None, float | None] = (None, None)
-        while len(marks) > 1 and now - marks[1][0] >= WINDOW_MS:
-            del marks[0]
-        if marks and now > marks[0][0]:
-            then, came_then, went_then = marks[0]
-            seconds = (now - then) / 1000
-            rate = max(0.0, (came - came_then) / seconds), max(0.0, (went - went_then) / seconds)
-        if not marks or now - marks[-1][0] >= WINDOW_MS // 10:
-            marks.append((now, came, went))
-        return rate
+            return None, None, None
+        came, went, dead = None, None, None
+        then = _oldest(self.marks, now, self.flow, WINDOW_MS)
+        if then is not None and now > then[0]:
+            seconds = (now - then[0]) / 1000
+            came = max(0.0, (self.flow.came - then[1].came) / seconds)
+            went = max(0.0, (self.flow.went - then[1].went) / seconds)
+        then = _oldest(self.dead_marks, now, self.flow, DEAD_WINDOW_MS)
+        if then is not None and now - then[0] >= DEAD_LEAST_MS:
+            dead = max(0.0, 60_000 * (self.flow.died - then[1].died) / (now - then[0]))
+        return came, went, dead
+
+
+def _oldest(marks: Marks, now: int, flow: history.Flow, window_ms: int) -> tuple[int, history.Flow] | None:
+    """Return the oldest moment of a window, and note this one when a tenth of the window passed."""
+    while len(marks) > 1 and now - marks[1][0] >= window_ms:
+        del marks[0]
+    oldest = marks[0] if marks else None
+    if not marks or now - marks[-1][0] >= window_ms // 10:
+        marks.append((now, flow))
+    return oldest
 
 
 @dataclass(slots=True)
@@ -95,7 +108,6 @@ class Memory:
     turn: int = 0
     rounds: int = -1
     thresholds: Thresholds = field(default_factory=Thresholds)
-    verdict: verdict.Standing = field(default_factory=verdict.Standing)
 
     def rename(self, names: Iterable[str]) -> None:
         """Takes a new list of queues."""
@@ -114,7 +126,7 @@ def _call(queue: str) -> Command:
 
 
 def look(memory: Memory, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
-    """One picture of all queues. `visible` names those whose oldest job and stuck jobs are asked for now.
+    """One picture of all queues, without a verdict. `visible` names those whose oldest and stuck jobs are asked for.
 
     The others take turns, so that ten thousand queues cost little: of a deck with many, only some are counted at each
     look, and the picture tells whose numbers are new and how old the oldest is. Without `visible`, all is asked.
@@ -131,16 +143,10 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     fresh = yield from _numbers(memory, visible, takers, now)
     rows = [known.row for name in memory.names if (known := memory.known.get(name)) is not None]
     rows = yield from _known_to_none(rows, None if found is None else [row for row in found if row.alive])
-    server = read_server(hello, info, address)
     partial = len(fresh) < len(rows)
-    judged = yield from memory.verdict.judge(server, rows, memory.thresholds, now=now if partial else None)
     return Snapshot(
         at_ms=now,
-        server=server,
-        status=judged.status,
-        findings=judged.findings,
-        severities=judged.severities,
-        checks=judged.checks,
+        server=read_server(hello, info, address),
         adapters=("native",),
         totals=sums(rows),
         queues=tuple(rows),
@@ -292,11 +298,12 @@ def _numbers(
                 if base is None:
                     memory.known.pop(name, None)
                     continue
-                flow = _flow(base)
+                flow = history.Flow.of(base.totals) if base.totals else None
                 if known is None:
                     known = memory.known[name] = Known(told, base, base, flow)
                     if earlier is not None and name in earlier[1]:
-                        known.marks.append((earlier[0], *earlier[1][name]))
+                        known.marks.append((earlier[0], earlier[1][name]))
+                        known.dead_marks.append((earlier[0], earlier[1][name]))
                 else:
                     known.reply, known.base, known.flow, known.derived = told, base, flow, ()
             seen[name] = known.base
@@ -435,8 +442,8 @@ def _complete(memory: Memory, name: str, takers: dict[str, int] | None, now: int
     overdue = detail.overdue if base.delayed else 0
     late = detail.late if waits else 0
     serving = None if takers is None else takers.get(name, 0)
-    came, went = known.rate(now)
-    derived = (stuck, overdue, late, oldest, detail.exact, came, went, serving, detail.problem)
+    came, went, dead = known.rates(now)
+    derived = (stuck, overdue, late, oldest, detail.exact, came, went, dead, serving, detail.problem)
     if known.derived != derived:
         known.derived = derived
         known.row = replace(
@@ -448,16 +455,13 @@ def _complete(memory: Memory, name: str, takers: dict[str, int] | None, now: int
             oldest_exact=detail.exact,
             in_per_s=came,
             out_per_s=went,
+            dead_per_min=dead,
             workers=serving,
             problem=detail.problem,
         )
 
 
 _NO_DETAIL: Final = Detail()
-
-
-def _flow(row: QueueRow) -> tuple[int, int] | None:
-    return (row.totals["enqueued"], sum(row.totals[name] for name in _LEAVING)) if row.totals else None
 
 
 def sums(rows: Sequence[QueueRow]) -> Totals:

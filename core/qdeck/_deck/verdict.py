@@ -6,6 +6,7 @@ unknown, and never counted as good or bad.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ from qdeck._words import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from qdeck._deck.model import Snapshot
     from qdeck._deck.words import Unreadable
     from qdeck._redis.commands import Program
 
@@ -33,6 +35,11 @@ _KEEPS: Final = {
 }
 STEP: Final = 500  # queues between two breaths: about a ms, when each of them is a reason
 _CRITICAL_TIMES: Final = 2  # a queue is critically backed up at twice its limit
+_DEAD_GROWS: Final = 1  # dead letters a minute from which they grow
+_DEAD_SHARE: Final = 10  # dead letters from which a queue has its share in too many of all queues together
+_GROWS: Final = 0.5  # ready jobs a second more in than out before a queue fills
+_STILL_GROWS: Final = 0.1  # as long as it is so many it still fills: else the finding would come and go
+_SUMMED: Final = (Code.STUCK, Code.LATE)  # found for all queues together: each queue has its own number
 
 
 class Verdict(NamedTuple):
@@ -54,6 +61,10 @@ class Findings:
         self._shared = shared
         self._known = {(one.code, one.queue): one for one in known}
 
+    def known(self, code: Code, queue: QueueRef) -> Finding | None:
+        """Return what was found of a queue the last time."""
+        return self._known.get((code, queue))
+
     def of_queue(
         self,
         code: Code,
@@ -65,7 +76,7 @@ class Findings:
         problem: Unreadable | None = None,
     ) -> Finding:
         """Return a finding on one queue."""
-        label, known = queue.label(self._shared), self._known.get((code, queue))
+        label, known = queue.label(self._shared), self.known(code, queue)
         told = (label, severity, count, limit, name, problem)
         if known is not None:
             before = (known.label, known.severity, known.count, known.limit, known.name, known.problem)
@@ -94,24 +105,20 @@ class Standing:
         self._judged_ms = 0
         self._last = Verdict(Status.HEALTHY, (), MappingProxyType({}))
 
-    def judge(
-        self,
-        server: ServerInfo,
-        rows: Sequence[QueueRow],
-        thresholds: Thresholds | None,
-        *,
-        now: int | None,
-        shared: Collection[str] = (),
-    ) -> Program[Verdict]:
-        """The verdict; with `now`, that of some seconds ago will do, and others may go on between its steps."""
-        if now is None:
-            self._last = sum_up(check_all(server, rows, thresholds, shared))
-        elif not 0 <= now - self._judged_ms < JUDGE_MS:
-            found = Findings(self._last.findings, shared)
-            for _ in steps(server, rows, thresholds, found):
-                yield Pause(0)
-            self._judged_ms, self._last = now, sum_up(found.checks)
-        return self._last
+    def judge(self, seen: Snapshot, thresholds: Thresholds | None) -> Program[Snapshot]:
+        """Return a picture with its verdict. Of very many queues that of some seconds ago will do, and others may go
+        on between its steps.
+        """
+        is_partial = seen.fresh is not None
+        if not is_partial or not 0 <= seen.at_ms - self._judged_ms < JUDGE_MS:
+            found = Findings(self._last.findings, seen.shared)
+            for _ in steps(seen.server, seen.queues, thresholds, found):
+                if is_partial:
+                    yield Pause(0)
+            self._judged_ms = seen.at_ms if is_partial else 0
+            self._last = sum_up(found.checks)
+        last = self._last
+        return replace(seen, status=last.status, findings=last.findings, severities=last.severities, checks=last.checks)
 
 
 def sum_up(checks: Sequence[Check]) -> Verdict:
@@ -160,6 +167,30 @@ def steps(
     yield
     yield from _backed_up("ready_queue", Code.BACKLOG, rows, limits.ready_queue_max, _ready, found)
     yield from _backed_up("pending_queue", Code.OVERDUE, rows, limits.pending_queue_max, _overdue, found)
+    yield from _trends(rows, found)
+
+
+def findings_of(row: QueueRow, found: Sequence[Finding], severities: Mapping[Code, Status]) -> list[Finding]:
+    """Return what is wrong with one queue, worst first: what was `found` of it, and its share in what was found of all
+    queues together.
+
+    `severities` are the worst of each code. A queue is not worse than degraded for its share of dead letters.
+    """
+    own = [one for one in found if one.code not in _SUMMED]
+    shares = [(Code.STUCK, row.stuck, severities.get(Code.STUCK)), (Code.LATE, row.late, severities.get(Code.LATE))]
+    if (row.dead or 0) >= _DEAD_SHARE and not any(one.code is Code.DEAD for one in own):
+        is_too_many = severities.get(Code.DEAD, _WELL) is not _WELL
+        shares.append((Code.DEAD, row.dead, Status.DEGRADED if is_too_many else None))
+    made = [
+        Finding(code=code, severity=severity, queue=row.ref, label=row.name, count=count)
+        for code, count, severity in shares
+        if count and severity is not None
+    ]
+    return sorted((one for one in (*made, *own) if one.severity is not _WELL), key=_urgency)
+
+
+def _urgency(finding: Finding) -> int:
+    return -_ORDER.index(finding.severity)
 
 
 def _parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -324,6 +355,33 @@ def _paused(rows: Sequence[QueueRow], findings: Findings) -> Check:
         findings.of_queue(Code.PAUSED, Status.DEGRADED, row.ref, row.ready) for row in rows if row.paused and row.ready
     ]
     return make_check("paused", found, "no queue with jobs is paused", value=len(found), threshold=0)
+
+
+def _trends(rows: Sequence[QueueRow], found: Findings) -> Iterator[None]:
+    """What no single look tells: dead letters that grow, and queues that fill faster than they drain."""
+    findings = []
+    for part in _parts(rows):
+        for row in part:
+            if (row.dead_per_min or 0) >= _DEAD_GROWS:
+                grown = round(row.dead_per_min or 0)
+                findings.append(found.of_queue(Code.DEAD_GROWING, Status.DEGRADED, row.ref, grown))
+            if growth := _filling(row, is_known=found.known(Code.FILLING, row.ref) is not None):
+                findings.append(found.of_queue(Code.FILLING, Status.DEGRADED, row.ref, round(60 * growth)))
+        yield
+    if rows and all(row.in_per_s is None and row.dead_per_min is None for row in rows):
+        found.checks.append(_unknown("trends", "rates are not known from one look"))
+    else:
+        well = "nothing fills faster than it drains, no dead letters grow"
+        found.checks.append(make_check("trends", findings, well, value=len(findings), threshold=0))
+
+
+def _filling(row: QueueRow, *, is_known: bool) -> float:
+    """Return how many jobs a second more come than go where that is a problem, else 0; `is_known`: it was one."""
+    if row.in_per_s is None or row.out_per_s is None or not row.ready or row.paused:
+        return 0
+    growth = row.in_per_s - row.out_per_s
+    least, share = (_STILL_GROWS, 0.02) if is_known else (_GROWS, 0.1)
+    return growth if growth > max(least, share * row.out_per_s) and row.ready > 30 * growth else 0
 
 
 def _ready(row: QueueRow) -> int:

@@ -247,6 +247,8 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue in {f.label}, over {f.limit:,}",
     Code.SET_ASIDE: _set_aside,
     Code.HANDLER_STUCK: _handlers,
+    Code.DEAD_GROWING: lambda f: f"dead letters of {f.label} grow by {f.count:,} a minute",
+    Code.FILLING: lambda f: f"{f.label} fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
 }
 _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.UNREADABLE: lambda f: str(f.problem),
@@ -258,4 +260,6 @@ _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.PAUSED: lambda f: f"paused, {_jobs(f)} waiting",
     Code.BACKLOG: lambda f: f"{f.count:,} jobs ready, over {f.limit:,}",
     Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue, over {f.limit:,}",
+    Code.DEAD_GROWING: lambda f: f"dead letters grow by {f.count:,} a minute",
+    Code.FILLING: lambda f: f"fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
 }

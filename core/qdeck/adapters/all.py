@@ -110,14 +110,16 @@ class Adapters:
     def look(self, visible: Collection[QueueRef] | None = None) -> Program[Snapshot]:
         """One picture of all queues: our own, and those of these adapters."""
         own = None if visible is None else [name for adapter, name in visible if adapter == NATIVE]
-        if not self.foreign:
+        if self.foreign:
+            self._remind()
+            programs: list[Program[Any]] = [self.native.look(own), discovery.look(self.foreign, self._recall())]
+            seen, found = yield from all_of(programs)
+            self._note()
+            seen = yield from self._extended(seen, *found)
+        else:
             seen = yield from self.native.look(own)
-            return replace(seen, notices=(*seen.notices, *self._notices)) if self._notices else seen
-        self._remind()
-        programs: list[Program[Any]] = [self.native.look(own), discovery.look(self.foreign, self._recall())]
-        seen, found = yield from all_of(programs)
-        self._note()
-        return (yield from self._extended(seen, *found))
+            seen = replace(seen, notices=(*seen.notices, *self._notices))
+        return (yield from self._verdict.judge(seen, self._memory.thresholds))
 
     def _remind(self) -> None:
         """Lets a look for our own queues go on where the last one on this machine ended."""
@@ -140,12 +142,9 @@ class Adapters:
         native_rows = seen.queues if self.shows_native else ()
         fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.ref for row in found)
         rows = (*native_rows, *found)
-        now = None if fresh is None else seen.at_ms
-        judged = yield from self._verdict.judge(seen.server, rows, self._memory.thresholds, now=now, shared=self.shared)
         there = dict.fromkeys(row.adapter for row in found)
         return replace(
-            seen, status=judged.status, findings=judged.findings, severities=judged.severities,
-            checks=judged.checks, queues=rows, fresh=fresh, shared=self.shared, totals=native.sums(rows),
+            seen, queues=rows, fresh=fresh, shared=self.shared, totals=native.sums(rows),
             adapters=(*(seen.adapters if self.shows_native else ()), *there),
             notices=(*seen.notices, *self._notices, *notices),
         )  # fmt: skip

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qdeck._deck.produce import new_job
     from qdeck._deck.queue_ref import Feature, QueueRef, has_feature
     from qdeck._deck.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
-    from qdeck._deck.verdict import check_all
+    from qdeck._deck.verdict import check_all, findings_of
     from qdeck._deck.vitals import Slow, Vitals
     from qdeck._deck.words import NATIVE, Code, State, Status
     from qdeck._engine.acts import KEEP_BYTES
@@ -204,6 +204,7 @@ __all__ = [
     "distrust_file",
     "escaped_json",
     "explain",
+    "findings_of",
     "has_feature",
     "health_document",
     "is_adapter",
@@ -253,7 +254,7 @@ _HOMES: Final = {
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._deck.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
     "qdeck.adapters.native.records": "MOST_SHOWN",
-    "qdeck._deck.verdict": "check_all",
+    "qdeck._deck.verdict": "check_all findings_of",
     "qdeck._deck.vitals": "Slow Vitals",
     "qdeck._deck.words": "Code NATIVE State Status",
     "qdeck._engine.acts": "KEEP_BYTES",

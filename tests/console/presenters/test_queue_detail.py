@@ -24,7 +24,6 @@ from qdeck.admin import (
 )
 from qdeck_console.feed import Picture
 from qdeck_console.format import length, path
-from qdeck_console.history import Rates
 from qdeck_console.insight import Insight
 from qdeck_console.judging import Entry, RowReason, Severity
 from qdeck_console.presenters.charts import area
@@ -195,7 +194,8 @@ def test_where_there_is_no_column_for_it_the_name_carries_its_adapter() -> None:
 @pytest.mark.parametrize("many", [208_512, 3_456_789, 45_678_901, 999_999_999_999])
 def test_no_number_of_the_list_is_cut(many: int) -> None:
     row = QueueRow(name="q", ready=many, delayed=many, running=many, stuck=many, dead=many, oldest_s=20_000.9 * 86400)
-    entry = Entry(row=replace(row, oldest_exact=False), severity=Severity.FINE, rates=Rates(many / 7, many / 5, 0))
+    row = replace(row, oldest_exact=False, in_per_s=many / 7, out_per_s=many / 5)
+    entry = Entry(row=row, severity=Severity.FINE)
     sums = Totals(ready=many, delayed=many, blocked=0, running=many, stuck=many, dead=many)
     drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
     for cells in range(60, 201, 5):

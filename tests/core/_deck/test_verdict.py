@@ -110,7 +110,7 @@ def test_what_cannot_be_known_is_named_and_never_ok() -> None:
     """A degradation is named ("INFO is not allowed: memory unknown"), never a silent ok."""
     checks = {check.name: check for check in check_all(ServerInfo(), [row(workers=None)])}
     unknown = {name for name, check in checks.items() if check.status is None}
-    assert unknown == {"role", "loading", "saving", "persistence", "eviction", "memory", "workers"}
+    assert unknown == {"role", "loading", "saving", "persistence", "eviction", "memory", "workers", "trends"}
     assert checks["memory"].detail == "INFO is not allowed: memory unknown"
 
 

@@ -175,7 +175,7 @@ def test_a_user_that_may_only_read_learns_what_it_may_not_see_and_writes_nothing
         report = deck.health()
         unknown = {check.name: check.detail for check in report.checks if check.status is None}
         assert unknown["memory"] == "INFO is not allowed: memory unknown"
-        assert set(unknown) == {"loading", "saving", "persistence", "eviction", "memory", "clock"}
+        assert set(unknown) == {"loading", "saving", "persistence", "eviction", "memory", "clock", "trends"}
         assert report.errors.orphaned == 0
         found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False)
     named = {check.name: check for check in found.checks}
