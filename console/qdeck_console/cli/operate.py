@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck.admin import counted, iso
+from qdeck.admin import Feature, counted, has_feature, iso
 from qdeck_console.cli.base import read_priority, settings
 from qdeck_console.cli.output import (
     Column,
@@ -164,13 +164,11 @@ def act(
 
 
 def _apply(writer: Writer, plan: Plan, *, rate: float | None, sample: int | None, as_json: bool) -> int:
-    from qdeck.admin import outcome_evidence
-
     outcomes, told = None, ""
     with stoppable() as asked:
         if plan.verb.value == "retry" and (rate is not None or sample is not None):
             result, outcomes = writer.redrive(plan, rate=rate, sample=sample, cancelled=asked)
-            told = outcome_evidence(plan)
+            told = writer.outcome_evidence(plan)
         else:
             result = writer.apply(plan, rate=rate, cancelled=asked)
     code = show_batch(result, as_json=as_json, outcomes=outcomes)
@@ -346,7 +344,7 @@ def _print_plan(plan: Plan) -> None:
         line(f"{counted(totals.failure_handlers, 'job')} of failure handlers will be made")
     for caution in tail.cautions:
         line(f"mind: {safe(caution.text)}")
-    if plan.adapters:
+    if any(not has_feature(adapter, Feature.STATES) for adapter in plan.adapters):  # a verb does what each says
         columns = [Column("queue", most=60), Column("id", most=60), Column("state"), Column("change", most=100)]
         table(columns, ([plan.label(e.ref), e.id, e.state, e.reason] for e in islice(plan.entries(), _SHOWN)))
     else:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import QdeckError
-from qdeck.admin import outcome_evidence
 from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.operating import make_plan, outcome
@@ -84,7 +83,7 @@ async def _redrive(console: Console, wish: Wish, after: Callable[[], None] | Non
     if answer is None or not await operator.ask(plan, left_out):
         console.say("nothing was done", "muted", "")
         return
-    drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]), told=outcome_evidence(plan))
+    drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]), told=console.reader.outcome_evidence(plan))
     console.open(RedriveScreen(drive))
     await _drive(console, drive, plan)
     if after is not None:

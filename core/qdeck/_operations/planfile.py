@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import msgspec
 import platformdirs
 
-from qdeck._deck.model import NATIVE, NO_STATE, QueueRef
+from qdeck._deck.model import NO_STATE, QueueRef
 from qdeck._deck.queue_ref import Feature, has_feature
 from qdeck._errors import UsageError
 from qdeck._files import draft_beside, give_name, private_folder, state_dir
@@ -98,8 +98,8 @@ class Plan:
 
     @property
     def adapters(self) -> list[str]:
-        """The other adapters that it takes something of, rather than having looked there in vain."""
-        return sorted({ref.adapter for ref, count in self.by_queue.items() if count and ref.adapter != NATIVE})
+        """The adapters that it takes something of, rather than having looked there in vain."""
+        return sorted({ref.adapter for ref, count in self.by_queue.items() if count})
 
     def label(self, queue: QueueRef) -> str:
         """Return how a queue of it is shown."""

@@ -13,6 +13,7 @@ from qdeck._operations.applying import StopRule, apply_steps
 from qdeck._operations.model import BatchResult, Outcomes
 from qdeck._operations.outcomes import PlanOutcomes, outcomes_of
 from qdeck._redis.commands import Pause
+from qdeck.adapters.model import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ class Watch(StopRule):
     def __init__(
         self,
         plan: Plan,
+        adapters: Adapters,
         *,
         sample: int | None = None,
         patience_s: float | None = None,
@@ -42,7 +44,7 @@ class Watch(StopRule):
         watched: Callable[[Outcomes, int], None] | None = None,
     ) -> None:
         self.outcomes = Outcomes()
-        self.plan_outcomes = PlanOutcomes(plan)
+        self.plan_outcomes = PlanOutcomes(plan, adapters)
         if sample is not None and self.plan_outcomes.unseen:
             raise InvalidOption(
                 f"the adapter {self.plan_outcomes.unseen} does not report the outcomes of a sample",
@@ -105,11 +107,11 @@ class Watch(StopRule):
         self._looked = time.monotonic()
         places = [place for place, _ in self._recent]
         found = yield from self.plan_outcomes.read(self._recent)
-        lost = {place for place, outcome in zip(places, found, strict=True) if outcome == "unknown"}
+        lost = {place for place, outcome in zip(places, found, strict=True) if outcome is Outcome.UNKNOWN}
         new = lost - self._lost
         self._lost = lost
         self.outcomes = outcomes_of(
-            Counter("running" if place in new else outcome for place, outcome in zip(places, found, strict=True))
+            Counter(Outcome.RUNNING if place in new else outcome for place, outcome in zip(places, found, strict=True))
         )
         if self._watched is not None:
             self._watched(self.outcomes, len(self._recent))

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.applying import Applier
     from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.model import Want
+    from qdeck.adapters.outcomes import KeptOutcomes, Planned
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
     from qdeck.adapters.undoing import Undoer
 
@@ -86,6 +87,8 @@ class Adapter(ABC):
     """Besides reprioritising, the acts for which a priority may be given."""
     outcome_evidence: ClassVar[str] = ""
     """How much can be seen of those that were retried, in words; without any, `outcomes` is not called."""
+    sees_all_outcomes: ClassVar[bool] = False
+    """Whether no outcome is ever unknown."""
     patience_s: ClassVar[float] = 60.0
     """How long it may take until the first of those that were retried have ended."""
 
@@ -274,6 +277,22 @@ class Adapter(ABC):
         """What happened to entries that were retried, by a bounded look; what cannot be seen is unknown."""
         yield from ()  # no reading: a program all the same
         return [Outcome.UNKNOWN] * len(tried)
+
+    def planned_outcomes(self, planned: Planned) -> Program[list[Outcome | None]]:
+        """What happened to entries of a plan since it was applied; None for one that was not changed."""
+        from qdeck.adapters.outcomes import of_planned
+
+        return (yield from of_planned(self, planned))
+
+    def kept_outcomes(self, batch: str, queues: Sequence[str], target: str | None) -> Program[KeptOutcomes | None]:
+        """What happened to the jobs of a batch, by what these queues keep of it; None where only its plan has them."""
+        yield from ()  # no reading: a program all the same
+        return None
+
+    def last_errors(self, queue: str, ids: Sequence[str]) -> Program[list[tuple[str, str]]]:
+        """Class and message of what jobs died of last, where a dead letter is found by the id of the retried job."""
+        yield from ()  # no reading: a program all the same
+        return [("", "")] * len(ids)
 
     def why_not(self, verb: str, state: State | None = None) -> str:
         """Return why a verb cannot be used in a state, or in any; empty when it can."""

@@ -215,6 +215,8 @@ class Outcome(StrEnum):
     FAILED = "failed_again"
     """It failed once more, and its own system tries it again later."""
     CANCELLED = "cancelled"
+    GONE = "gone"
+    """It ended so long ago that nothing is kept of it."""
     UNKNOWN = "unknown"
     """It left where it waited, and how it ended is written nowhere."""
 

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from qdeck._operations.headroom import Headroom
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult, Verb
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
-    from qdeck._operations.outcomes import evidence_of as outcome_evidence
     from qdeck._operations.planfile import Plan, PlanWriter, load_plan
     from qdeck._operations.planindex import PlanIndex, Share, Shares
     from qdeck._operations.pointed import difference
@@ -222,7 +221,6 @@ __all__ = [
     "new_file",
     "new_job",
     "newest_first",
-    "outcome_evidence",
     "parse",
     "purge_verb",
     "read_configuration",
@@ -280,7 +278,7 @@ _HOMES: Final = {
     "qdeck._operations.planfile": "Plan PlanWriter load_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",
     "qdeck._operations.pointed": "difference",
-    "qdeck._operations.outcomes": "BatchOutcomes JobOutcome outcome_evidence=evidence_of",
+    "qdeck._operations.outcomes": "BatchOutcomes JobOutcome",
     "qdeck._operations.redrive": "ENOUGH TOO_MANY",
     "qdeck._operations.batches": "Batch",
     "qdeck.adapters.native.purge": "purge_verb",

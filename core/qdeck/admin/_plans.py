@@ -52,7 +52,7 @@ class Plans(Client):
         """Return what happened to the jobs of a batch."""
         from qdeck._operations import outcomes
 
-        return outcomes.of_batch(batch)
+        return outcomes.of_batch(batch, self.adapters)
 
     @reads
     def batches(self) -> Program[dict[str, Batch]]:
@@ -151,14 +151,20 @@ class Plans(Client):
         """Return what happened to the jobs of an applied plan."""
         from qdeck._operations import outcomes
 
-        return outcomes.of_plan(plan)
+        return outcomes.of_plan(plan, self.adapters)
 
     @reads
     def sample_outcomes(self, plan: Plan, most: int) -> Program[tuple[JobOutcome, ...]]:
         """Return what happened to each of the first jobs of an applied plan."""
         from qdeck._operations import outcomes
 
-        return outcomes.of_sample(plan, most)
+        return outcomes.of_sample(plan, self.adapters, most)
+
+    def outcome_evidence(self, plan: Plan) -> str:
+        """Return how much is known of the outcomes of a plan's jobs, in words; empty where all are."""
+        from qdeck._operations.outcomes import PlanOutcomes
+
+        return PlanOutcomes(plan, self.adapters).evidence
 
     @reads
     def draft(self, queue: str | QueueRef, job_id: str) -> Program[Draft]:

@@ -85,7 +85,9 @@ class Writes(Reads):
         """
         from qdeck._operations import redrive
 
-        watch = redrive.Watch(plan, sample=sample, patience_s=patience_s, grace_s=grace_s, watched=watched)
+        watch = redrive.Watch(
+            plan, self.adapters, sample=sample, patience_s=patience_s, grace_s=grace_s, watched=watched
+        )
         return redrive.redrive_steps(plan, self.adapters, self.endpoint.db, watch, **options)
 
     @writes

@@ -9,7 +9,7 @@ import pytest
 
 from qdeck import UsageError
 from qdeck._engine import ops
-from qdeck._operations import activity, outcomes
+from qdeck._operations import activity
 from qdeck.admin import Activity, Reader, UsedRule, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import activity as present
@@ -43,14 +43,14 @@ def test_what_became_of_a_batch_is_counted_where_its_jobs_are(url: str) -> None:
         fail_next(url, HOOKS, {"class": "ConnectionError", "message": "again"})
     finish_next(url)
     with Reader(url) as deck:
-        seen = deck.run(outcomes.of_batch(batch))
+        seen = deck.batch_outcomes(batch)
         assert (seen.jobs, seen.total) == (12, 12)
         assert (seen.done, seen.dead_again, seen.waiting) == (1, 3, 8)
         assert present.truth(seen) == ("1 done, 3 dead again, 8 waiting", "warn")
         assert dict(seen.errors) == {"ConnectionError": 3}
         assert [row.verb for row in deck.run(activity.newest(10))] == ["retry"]
         with pytest.raises(UsageError):
-            deck.run(outcomes.of_batch("b-nobody"))
+            deck.batch_outcomes("b-nobody")
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])

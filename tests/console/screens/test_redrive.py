@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from qdeck._engine import ops
-from qdeck._operations.outcomes import of_sample
 from qdeck.admin import JobOutcome, Outcomes, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import confirm
@@ -27,14 +26,14 @@ def test_each_of_the_first_ones_is_told_with_what_it_died_of(url: str, tmp_path:
     fill(url)
     with Writer(url) as deck:
         plan = deck.plan("retry", HOOKS, path=tmp_path / "plan")
-        before = deck.run(of_sample(plan, 3))
+        before = deck.sample_outcomes(plan, 3)
         assert [one.outcome for one in before] == [None, None, None], "nothing went back yet"
         deck.apply(plan)
         died = fail_next(url, HOOKS, {"class": "Timeout", "message": "no answer"})
         [job] = run(url, ops.poll(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
         ending = ops.Ending(kind="done", id=job.id, token=job.token)
         run(url, ops.poll(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[ending]))
-        found = {one.id: one for one in deck.run(of_sample(plan, 50))}
+        found = {one.id: one for one in deck.sample_outcomes(plan, 50)}
     assert len(found) == plan.count
     assert (found[died].outcome, found[died].error, found[died].message) == ("dead_again", "Timeout", "no answer")
     assert found[job.id].outcome == "done"

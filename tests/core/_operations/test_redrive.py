@@ -11,7 +11,6 @@ import pytest
 from core._operations.yard import QUEUE, Yard
 from qdeck._deck.reasons import Stop, StopCode
 from qdeck._operations import redrive
-from qdeck._operations.outcomes import of_sample
 from qdeck.admin import Outcomes
 
 if TYPE_CHECKING:
@@ -118,5 +117,5 @@ def test_what_the_first_ones_died_of_is_told_without_its_secrets(deck: Writer, y
     deck.apply(plan)
     [job] = yard.claim()
     yard.end(job, message="refused, token=abc123")
-    [one] = deck.run(of_sample(plan, 5))
+    [one] = deck.sample_outcomes(plan, 5)
     assert (one.outcome, one.error, one.message) == ("dead_again", "pkg.TimeoutError", "refused, token=***")

@@ -12,7 +12,7 @@ from qdeck import InvalidOption, UsageError
 from qdeck._list_names import ListNames
 from qdeck.adapters import make
 from qdeck.adapters.lists.adapter import Lists
-from qdeck.admin import Writer, is_adapter
+from qdeck.admin import Outcomes, Writer, is_adapter
 from qdeck.testing.adapters import contents
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ def test_a_plan_is_applied_by_the_instance_that_planned_it(url: str, raw: redis.
         assert isinstance(copy, Lists)
         copy.names = ListNames(suffix=":failed")  # its dead letters are under another name than those of `lists`
         plan = deck.plan("retry", "lists@copy/shop:mail:actions")
-        assert deck.apply(plan).applied == 1
+        assert deck.redrive(plan, sample=1, patience_s=0.0)[1] == Outcomes(total=1, waiting=1)
         assert raw.llen("shop:mail:actions") == 1
+        assert deck.outcomes(plan) == Outcomes(total=1, waiting=1)
         assert deck.undo().restored == 1
     assert contents(raw).keys() >= {b"shop:mail:actions:failed"}
 

@@ -11,12 +11,10 @@ import pytest
 
 from qdeck import UsageError
 from qdeck._deck.reasons import Stop, StopCode
-from qdeck._operations import outcomes as read_outcomes
 from qdeck._operations import redrive
-from qdeck._operations.outcomes import of_sample
 from qdeck._operations.planfile import plans_dir
 from qdeck.adapters.lists.adapter import Lists
-from qdeck.admin import Outcomes, Writer, outcome_evidence
+from qdeck.admin import Outcomes, Writer
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
@@ -143,7 +141,7 @@ def test_it_stops_when_the_first_ones_die_again(
         result, outcomes = deck.redrive(plan, rate=1000.0, sample=5, patience_s=20)
         assert (result.applied, outcomes) == (5, Outcomes(total=5, dead_again=5))
         assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5)
-        assert adapter in outcome_evidence(plan)
+        assert adapter in deck.outcome_evidence(plan)
 
 
 @pytest.mark.parametrize("adapter", SYSTEMS)
@@ -186,13 +184,13 @@ def test_the_log_tells_what_became_of_a_batch(url: str, raw: redis.Redis, adapte
         result = deck.apply(deck.plan("retry", system.queue))
         for number in range(9):
             system.work(raw, well=number % 3 > 0)
-        found = deck.run(read_outcomes.of_batch(result.batch))
+        found = deck.batch_outcomes(result.batch)
         well = "unknown" if adapter in ("scheduler", "lists") else "done"
         assert (found.jobs, found.total) == (COUNT, COUNT)
         assert (found.dead_again, getattr(found, well), found.waiting) == (3, 6, COUNT - 9)
         plan = plans_dir() / f"{result.batch[2:]}.jsonl"
         plan.unlink()  # as on another machine: nothing is known there
-        assert deck.run(read_outcomes.of_batch(result.batch)).jobs == 0
+        assert deck.batch_outcomes(result.batch).jobs == 0
 
 
 @pytest.mark.parametrize("adapter", SYSTEMS)
@@ -201,11 +199,11 @@ def test_the_first_ones_are_told_one_by_one(url: str, raw: redis.Redis, adapter:
     system.fill(raw)
     with Writer(url, adapters=(adapter,)) as deck:
         plan = deck.plan("retry", system.queue)
-        assert {one.outcome for one in deck.run(of_sample(plan, 5))} == {None}, "nothing went back yet"
+        assert {one.outcome for one in deck.sample_outcomes(plan, 5)} == {None}, "nothing went back yet"
         result, _ = deck.redrive(plan, sample=2, patience_s=0.0)
-        assert [one.outcome for one in deck.run(of_sample(plan, 4))] == ["waiting", "waiting", None, None]
+        assert [one.outcome for one in deck.sample_outcomes(plan, 4)] == ["waiting", "waiting", None, None]
         deck.undo(result.batch)
-        assert {one.outcome for one in deck.run(of_sample(plan, 4))} == {None}
+        assert {one.outcome for one in deck.sample_outcomes(plan, 4)} == {None}
 
 
 def test_of_entries_that_are_the_same_it_is_not_said_which_died(url: str, raw: redis.Redis) -> None:

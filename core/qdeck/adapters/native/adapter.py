@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck.adapters.applying import Applier
-    from qdeck.adapters.model import Want
+    from qdeck.adapters.model import Outcome, Want
     from qdeck.adapters.native.plans import Owners
+    from qdeck.adapters.outcomes import KeptOutcomes, Planned
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
     from qdeck.adapters.undoing import Undoer
 
@@ -38,6 +39,7 @@ class Native(Adapter):
     counts_dead = True
     features = frozenset(Feature)
     outcome_evidence: ClassVar[str] = "each job is looked up by its id"
+    sees_all_outcomes: ClassVar[bool] = True
 
     def __init__(self, memory: native.Memory, address: str) -> None:
         super().__init__()
@@ -182,6 +184,24 @@ class Native(Adapter):
         from qdeck.adapters.native.undoing import NativeUndoer
 
         return NativeUndoer(batch, queues, target)
+
+    def planned_outcomes(self, planned: Planned) -> Program[list[Outcome | None]]:
+        """What happened to entries of a plan since it was applied; None for one that was not changed."""
+        from qdeck.adapters.native import outcomes
+
+        return outcomes.of_planned(planned.entries)
+
+    def kept_outcomes(self, batch: str, queues: Sequence[str], target: str | None) -> Program[KeptOutcomes | None]:
+        """What happened to the jobs of a batch, by what these queues keep of it."""
+        from qdeck.adapters.native import outcomes
+
+        return (yield from outcomes.of_batch(batch, queues, target))
+
+    def last_errors(self, queue: str, ids: Sequence[str]) -> Program[list[tuple[str, str]]]:
+        """Class and message of what jobs died of last."""
+        from qdeck.adapters.native import outcomes
+
+        return outcomes.last_errors(queue, ids)
 
     def stuck_pages(
         self, queues: Sequence[str], wanted: Filter | None, now: int

@@ -1,0 +1,60 @@
+"""What happened to the jobs of a batch, as far as an adapter can see: mostly, to those whose changes are kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from qdeck._redis import reads
+from qdeck.adapters.changes import done_places
+from qdeck.adapters.model import Retried, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.model import Outcome
+    from qdeck.adapters.plans import PlanEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """Entries of one queue of an applied plan: their places in it, its batch, and when it was made.
+
+    `repeated` has the hashes of what several entries of the plan have in common: which of them is dead again cannot
+    be seen.
+    """
+
+    batch: str
+    since_ms: int
+    entries: Sequence[PlanEntry]
+    places: Sequence[int]
+    repeated: Collection[int] = ()
+
+
+@dataclass(slots=True)
+class KeptOutcomes:
+    """What happened to the jobs of a batch, counted, from what is kept of it; `errors` has what those died of."""
+
+    jobs: int = 0
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+
+def of_planned(adapter: Adapter, planned: Planned) -> Program[list[Outcome | None]]:
+    """Return the outcome of each entry; None for one that was not changed, or was restored since."""
+    done = yield from done_places(adapter.name, planned.batch, planned.places)
+    seen = [Seen.parse(entry.version) for entry, kept in zip(planned.entries, done, strict=True) if kept is not None]
+    if not seen:
+        return [None] * len(done)
+    tried = [
+        Retried(
+            seen=one, since_ms=planned.since_ms,
+            twin=bool(planned.repeated) and hash(adapter.likeness(one)) in planned.repeated,
+        )
+        for one in seen
+    ]  # fmt: skip
+    found = iter((yield from adapter.outcomes(tried, (yield from reads.clock()))))
+    return [None if kept is None else next(found) for kept in done]
