@@ -7,7 +7,8 @@ searches it and follows the cursor. `docs/guides/new-screen.md` has a whole one.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
 from textual.containers import Vertical
@@ -16,6 +17,7 @@ from qdeck_console.actions import ActionHandler
 from qdeck_console.format import counted
 from qdeck_console.presenters.nothing import Nothing, nothing_lines
 from qdeck_console.presenters.parts import MARGIN
+from qdeck_console.presenters.table import Table
 from qdeck_console.screens.frame import UNREAD, FrameScreen
 from qdeck_console.widgets.items import page_of
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from qdeck.admin import AsyncReader, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
-    from qdeck_console.presenters.table import Table
-
 RowT = TypeVar("RowT")
 DataT = TypeVar("DataT")
 NOTHING_OPENS: Final[ActionHandler[Any]] = ActionHandler(
@@ -50,11 +50,14 @@ CLOSE: Final[ActionHandler[Any]] = ActionHandler(run=_close)
 
 @dataclass(frozen=True, slots=True)
 class RowGroup(Generic[RowT]):
-    """Rows below a head, which is drawn in so many cells; `apart`: with a blank line before it in any window."""
+    """Rows below a head, which is drawn in so many cells; `apart`: with a blank line before it in any window. `text`:
+    lines below the head that are no rows.
+    """
 
     rows: Sequence[RowT]
     head: Callable[[int], Line] | None = None
     apart: bool = False
+    text: Sequence[Line] = ()
 
 
 class ReadingScreen(FrameScreen, Generic[DataT]):
@@ -81,10 +84,10 @@ class ListSpec(Generic[RowT, DataT]):
     """
 
     noun: str
-    table: Table[Any, Any]
     rows: Callable[[DataT], Sequence[RowT]]
     key: Callable[[RowT], str]
     search: Callable[[RowT], str]
+    table: Table[Any, Any] = field(default_factory=Table)
     empty: Callable[[DataT], Nothing | None] = lambda _data: None
 
 
@@ -100,6 +103,10 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
     def table(self) -> Table[RowT, Any]:
         """The columns."""
         return self.LIST.table
+
+    def head(self, cells: int) -> Line:
+        """Return the heads of the columns."""
+        return self.table.head(cells)
 
     def row_view(self) -> Any:
         """Return what all rows are drawn with."""
@@ -125,7 +132,7 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         return f"no {noun} matches; esc clears the filter" if self.filter_text else f"no {noun}"
 
     def side(self, _row: RowT, _cells: int, _height: int) -> Sequence[Line]:
-        """Return the pane beside the list, about one row."""
+        """Return what is beside the list about a row."""
         return ()
 
     def lacks(self) -> bool:
@@ -162,16 +169,16 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         if told is not None:
             items = [Item("", 1, line) for line in nothing_lines(told, self.view.size.width, self.view.size.height)]
         self.view.show(Listing(items, self._item_lines), self.painter)
-        self.query_one("#head", Lines).show(lambda w, _h: (self.table.head(w),) if rows else (), self.painter)
-        line: Line = (("    ", "text"), ("…" if self.data is None else self.total(rows), "muted"))
-        line = UNREAD if self.is_unread else line
-
-        def total(cells: int, height: int) -> Sequence[Line]:
-            rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
-            return (rule, line) if height > 1 else (line,)
-
-        self.query_one("#total", Lines).show(total, self.painter)
+        self.query_one("#head", Lines).show(lambda w, _h: (self.head(w),) if rows else (), self.painter)
+        self.query_one("#total", Lines).show(partial(self.below, rows), self.painter)
         self._draw_side()
+
+    def below(self, rows: Sequence[RowT], cells: int, height: int) -> Sequence[Line]:
+        """Return what is below the list."""
+        words = "…" if self.data is None else self.total(rows)
+        line: Line = UNREAD if self.is_unread else (("    ", "text"), (words, "muted"))
+        rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
+        return (rule, line) if height > 1 else (line,)
 
     def _items(self, rows: Sequence[RowT]) -> list[Item]:
         items: list[Item] = []
@@ -180,6 +187,7 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
                 if items and (self.is_tall or group.apart):
                     items.append(Item("", 1, ()))
                 items.append(Item("", 1, group.head))
+            items += [Item("", 1, line) for line in group.text]
             items += [Item(self.LIST.key(row), self.height(row), row) for row in group.rows]
         return items
 
@@ -188,13 +196,18 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
             return self.lines(cast("RowT", item.row), cells, at_cursor=at_cursor)
         return (item.row(cells) if callable(item.row) else cast("Line", item.row),)
 
-    def _draw_side(self) -> None:
+    def beside(self, cells: int, height: int) -> Sequence[Line]:
+        """Return the pane beside the list."""
         row = self.chosen
+        return self.side(row, cells, height) if row is not None else ()
+
+    def _draw_side(self) -> None:
         for pane in self.query("#side").results(Lines):
-            pane.show(lambda w, h: self.side(row, w, h) if row is not None else (), self.painter)
+            pane.show(self.beside, self.painter)
 
     def on_line_list_moved(self) -> None:
         """Draw what follows the cursor; what it lacks is read at once."""
+        self.query_one("#total", Lines).refresh_lines()
         self._draw_side()
         self.draw_frame()
         if self.lacks():

@@ -14,7 +14,7 @@ from qdeck_console.presenters import health as present
 from qdeck_console.presenters.health import Row
 from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.detail import QueueScreen
-from qdeck_console.screens.health import HealthScreen
+from qdeck_console.screens.health import HealthScreen, leads_to
 from support.driving import app_in
 from support.screens import SEARCH, app_of, console, fill, lines, shown, text, until
 
@@ -82,8 +82,8 @@ async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, s
         assert rows["dead_letters"].value == 12
         for check, where in (("stuck", "stuck"), ("dead_letters", "dead")):
             if rows[check].status is not Status.HEALTHY:
-                screen._leads_to(rows[check])
-                assert screen._leads_to(rows[check]) == where
+                leads_to(rows[check])
+                assert leads_to(rows[check]) == where
         await pilot.press("slash", *"paused", "enter")
         await until(pilot, "1 checks")
         await pilot.press("enter")
