@@ -13,10 +13,11 @@ from core.adapters.test_conformance import FILL
 from core.adapters.test_purge import ago, vm
 from qdeck.admin import ADAPTERS, NATIVE, Writer
 from qdeck.testing.adapters import values
+from qdeck_console.cli.output import dumps
+from qdeck_console.documents import document
 from qdeck_console.presenters.dead import retry_would
 from qdeck_console.presenters.job_page import relations
 from qdeck_console.presenters.parts import PLAIN
-from qdeck_console.screens.export import plain
 from qdeck_console.screens.job import JobScreen
 from support.driving import app_on
 from support.screens import app_of, command, fail_next, lines, text, until
@@ -270,7 +271,7 @@ def test_what_is_written_to_a_file_has_no_secrets(url: str, raw: redis.Redis, ad
         for row in deck.snapshot().queues:
             for job in deck.jobs(row.name):
                 detail = deck.job(row.name, job.key)
-                assert SECRET not in json.dumps([plain(job), plain(detail)])
+                assert SECRET not in dumps([document(job), document(detail)])
 
 
 def test_an_act_that_an_adapter_has_not_is_greyed_with_the_reason(url: str, raw: redis.Redis) -> None:

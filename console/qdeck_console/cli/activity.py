@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from qdeck.admin import iso
+from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import Column, dumps, note, table, write_text
 
@@ -30,7 +31,7 @@ def activity(since: str | None) -> None:
         entries = reader.activity(since_ms)
     if given.as_json:
         for entry in entries:
-            write_text(dumps(_entry(entry)) + "\n")
+            write_text(dumps(documents.operation(entry)) + "\n")
     elif not table(_COLUMNS, map(_cells, entries)):
         note("qdeck: nothing was done")
 
@@ -45,25 +46,6 @@ def _read_since(text: str) -> int:
         told = f"--since {text!r} is neither an age (90s 15m 2h 7d) nor a time (2026-11-18T12:00)"
         raise click.UsageError(told, click.get_current_context()) from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _entry(entry: Activity) -> dict[str, Any]:
-    return {
-        "at": iso(entry.at_ms),
-        "who": entry.who,
-        "host": entry.host,
-        "verb": entry.verb,
-        "queues": list(entry.queues),
-        "filter": entry.filter,
-        "detail": entry.detail,
-        "rules": [used.as_json() for used in entry.rules],
-        "counts": dict(entry.counts),
-        "outcome": entry.outcome,
-        "batch": entry.batch,
-        "plan": entry.plan,
-        "reason": entry.reason,
-        "undo_until": iso(entry.undo_until_ms),
-    }
 
 
 _COLUMNS = (

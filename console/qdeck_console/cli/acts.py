@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qdeck_console.cli import shapes
+from qdeck_console import documents
 from qdeck_console.cli.base import Command, VerbGroup, command, settings
 from qdeck_console.cli.look import show_job
 from qdeck_console.cli.operate import (
@@ -52,7 +52,7 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
     if given.as_json:
         with JsonList() as out:
             for job in found:
-                out.add(shapes.stuck(job))
+                out.add(documents.stuck(job))
     elif not table(_COLUMNS, (_cells(job, reader) for job in found)) and not unread:
         note("qdeck: nothing is stuck")
     if more:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qdeck.admin import iso
+from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import line, note, safe, write_json
 
 if TYPE_CHECKING:
-    from qdeck.messages import Cleaning, CleanReport, Removal
+    from qdeck.messages import Cleaning, CleanReport
 
 
 @command("clean", short_help="Remove the temporary queues of a task, or orphaned ones.")
@@ -103,18 +104,7 @@ def _shape(report: CleanReport) -> dict[str, Any]:
         "in_use": report.in_use,
         "kept": report.kept,
         "scanned": report.scanned,
-        "queues": [_row(one) for one in report.samples],
-    }
-
-
-def _row(one: Removal) -> dict[str, Any]:
-    return {
-        "queue": one.name,
-        "outcome": one.outcome,
-        "messages": one.messages,
-        "bytes": one.bytes,
-        "idle_s": one.idle_s,
-        "undoable": one.undoable,
+        "queues": [documents.removal(one) for one in report.samples],
     }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qdeck.admin import iso
-from qdeck_console.cli import shapes
+from qdeck_console import documents
 from qdeck_console.cli.acts import edit_command
 from qdeck_console.cli.base import Command, VerbGroup, settings
 from qdeck_console.cli.jobs import Cut
@@ -74,16 +74,12 @@ def list_dead(ctx: click.Context, queue: str | None, where: str, limit: int | No
         if given.as_json:
             with JsonList() as out:
                 for record in cut:
-                    out.add(_letter(record))
+                    out.add(documents.letter(record))
         elif not table(_COLUMNS, (_cells(record, reader) for record in cut)) and not cut.more and not unread:
             note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
     if cut.more:
         note(f"qdeck: there are more than these {limit:,} (--limit)")
     ctx.exit(note_unread(unread))
-
-
-def _letter(record: JobRecord) -> dict[str, Any]:
-    return shapes.job(record) | {"queue_from": getattr(record, "queue_from", None) or record.queue}
 
 
 _COLUMNS = (
@@ -116,26 +112,12 @@ def _list_groups(queue: str | None, where: str, limit: int | None) -> int:
     if given.as_json:
         with JsonList() as out:
             for group in groups:
-                out.add(_group(group, exact=found.exact))
+                out.add(documents.group(group, exact=found.exact))
     elif not table(_GROUP_COLUMNS, (_group_cells(group, reader) for group in groups)) and not found.unread:
         note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
     if len(groups) < len(found.groups):
         note(f"qdeck: there are more than these {limit:,} groups (--limit)")
     return left_out
-
-
-def _group(group: Group, *, exact: bool) -> dict[str, Any]:
-    return {
-        "error_class": group.error_class,
-        "message_shape": group.message_shape,
-        "adapter": group.adapter,
-        "queue": group.queue,
-        "count": group.count,
-        "first_at": iso(group.first_ms or None),
-        "last_at": iso(group.last_ms or None),
-        "newest_id": group.newest_id,
-        "exact": exact,
-    }
 
 
 _GROUP_COLUMNS = (
@@ -192,7 +174,7 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
     with given.reader() as reader:
         for record in _records(reader, queue, wanted, None, unread):
             found = reader.job(record.ref, record.handle)
-            write_text(dumps(shapes.detail(found) | {"queue_from": _letter(record)["queue_from"]}) + "\n")
+            write_text(dumps(documents.whole_letter(found, record)) + "\n")
             if found.body is None and found.body_bytes:
                 unread.append(unread_words(f"job {found.id} of {reader.label(found.ref)}", found.problem))
     ctx.exit(note_unread(unread))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck_console.cli import shapes
+from qdeck_console import documents
 from qdeck_console.cli.base import Command, VerbGroup, read_priority, settings
 from qdeck_console.cli.operate import STATES, act, act_options, check_filter, state_option, where_option
 from qdeck_console.cli.output import Column, JsonList, age, dumps, note, number, table
@@ -42,7 +42,7 @@ def list_jobs(queue: str, states: tuple[str, ...], where: str, limit: int | None
         if given.as_json:
             with JsonList() as out:
                 for record in cut:
-                    out.add(shapes.job(record))
+                    out.add(documents.job(record))
         elif not table(_COLUMNS, map(_cells, cut)) and not cut.more:
             note("qdeck: no job matches" if where or states else f"qdeck: there is no job in {queue}")
     if cut.more:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qdeck_console.cli import shapes
+from qdeck_console import documents
 from qdeck_console.cli.base import Command, VerbGroup, command, settings
 from qdeck_console.cli.output import (
     Column,
@@ -40,7 +40,7 @@ def status(ctx: click.Context) -> None:
     for notice in seen.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
-        write_json(shapes.snapshot(seen))
+        write_json(documents.snapshot(seen))
     else:
         _print_status(seen)
     ctx.exit(seen.status.exit_code)
@@ -92,13 +92,13 @@ def show_job(queue: str, job_id: str) -> None:
     with given.reader() as reader:
         record = reader.job(queue, job_id)
     if given.as_json:
-        write_json(shapes.detail(record))
+        write_json(documents.detail(record))
     else:
         _print_job(record)
 
 
 def _print_job(record: JobDetail) -> None:
-    facts = shapes.detail(record)
+    facts = documents.detail(record)
     limits = {name: value for name, value in facts.pop("limits").items() if value is not None}
     history, error, log = facts.pop("history"), facts.pop("error"), facts.pop("log")
     facts.pop("error_class"), facts.pop("error_message")
@@ -135,7 +135,7 @@ def find(ctx: click.Context, job_id: str) -> None:
     with given.reader() as reader:
         places = reader.find(job_id, unread)
     if given.as_json:
-        write_json([shapes.found(place) for place in places])
+        write_json([documents.found(place) for place in places])
     else:
         table(
             [Column("queue", most=200), Column("state"), Column("adapter"), Column("id", most=128)],
@@ -157,7 +157,7 @@ def list_workers() -> None:
     with given.reader() as reader:
         rows = reader.workers()
     if given.as_json:
-        write_json([shapes.worker(row) for row in rows])
+        write_json([documents.worker(row) for row in rows])
         return
     titles = [Column("worker", most=80), Column("alive"), Column("state")]
     titles += [Column(title, right=True) for title in ("running", "done", "failed", "memory", "seen")]

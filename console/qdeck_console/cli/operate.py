@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qdeck.admin import Feature, counted, has_feature, iso
+from qdeck_console import documents
 from qdeck_console.cli.base import read_priority, settings
 from qdeck_console.cli.output import (
     Column,
@@ -22,7 +23,6 @@ from qdeck_console.cli.output import (
     note,
     note_skips,
     safe,
-    seconds,
     table,
     write_json,
     write_with_entries,
@@ -31,7 +31,7 @@ from qdeck_console.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from qdeck.admin import BatchResult, Outcomes, Plan, PlanEntry, QueueRef, Writer
+    from qdeck.admin import BatchResult, Outcomes, Plan, QueueRef, Writer
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 INTERRUPTED: Final = 130
@@ -260,19 +260,7 @@ def batch_json(result: BatchResult, outcomes: Outcomes | None = None) -> dict[st
         "stopped": None if result.stopped is None else result.stopped.text,
         "stopped_code": None if result.stopped is None else result.stopped.code.value,
         "error": result.error,
-        "outcomes": None
-        if outcomes is None
-        else {
-            "total": outcomes.total,
-            "done": outcomes.done,
-            "dead_again": outcomes.dead_again,
-            "waiting": outcomes.waiting,
-            "running": outcomes.running,
-            "cancelled": outcomes.cancelled,
-            "gone": outcomes.gone,
-            "failed_again": outcomes.failed_again,
-            "unknown": outcomes.unknown,
-        },
+        "outcomes": None if outcomes is None else documents.outcomes(outcomes),
     }
 
 
@@ -305,26 +293,13 @@ def _write_plan(plan: Plan) -> None:
         "skipped": [skip.as_json() for skip in tail.skipped],
         "cautions": [caution.as_json() for caution in tail.cautions],
     }
-    write_with_entries(facts, map(_entry, plan.entries()))
+    write_with_entries(facts, map(documents.plan_entry, plan.entries()))
 
 
 def _adapter_of(queues: Sequence[QueueRef]) -> str | None:
     """The adapter of all these queues; None when they are of several."""
     adapters = {queue.adapter for queue in queues}
     return adapters.pop() if len(adapters) == 1 else None if adapters else "native"
-
-
-def _entry(entry: PlanEntry) -> dict[str, Any]:
-    return {
-        "adapter": entry.adapter,
-        "queue": entry.queue,
-        "id": entry.id,
-        "state": entry.state,
-        "verb": entry.verb,
-        "reason": entry.reason,
-        "age_s": seconds(entry.age_s),
-        "bytes": entry.bytes,
-    }
 
 
 def _print_plan(plan: Plan) -> None:

@@ -134,11 +134,6 @@ class JsonList:
         self._count += 1
 
 
-def seconds(value: float | None) -> float | None:
-    """An age to the millisecond."""
-    return None if value is None else round(value, 3)
-
-
 def age(value: float | None) -> str:
     """An age for people, in two units."""
     if value is None:

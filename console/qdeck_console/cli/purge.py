@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qdeck.admin import counted, iso
+from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.operate import INTERRUPTED, batch_json, stoppable
 from qdeck_console.cli.output import (
@@ -18,7 +19,6 @@ from qdeck_console.cli.output import (
     note,
     note_skips,
     safe,
-    seconds,
     table,
     write_json,
     write_with_entries,
@@ -174,21 +174,7 @@ def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:
         },
         "skipped": [skip.as_json() for skip in tail.skipped],
     }
-    write_with_entries(facts, map(_entry, plan.entries()))
-
-
-def _entry(entry: PlanEntry) -> dict[str, Any]:
-    return {
-        "adapter": entry.adapter,
-        "queue": entry.queue,
-        "id": entry.id,
-        "state": entry.state,
-        "rule": entry.rule,
-        "reason": entry.reason,
-        "age_s": seconds(entry.age_s),
-        "verb": entry.verb,
-        "bytes": entry.bytes,
-    }
+    write_with_entries(facts, map(documents.plan_entry, plan.entries()))
 
 
 def _print_plan(plan: Plan) -> None:

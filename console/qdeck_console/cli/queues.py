@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from qdeck_console.cli import shapes
+from qdeck_console import documents
 from qdeck_console.cli.base import Command, VerbGroup, settings
 from qdeck_console.cli.look import queue_table
 from qdeck_console.cli.output import line, note_once, safe, write_json
@@ -21,7 +21,7 @@ def list_queues() -> None:
     for notice in seen.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
-        write_json([shapes.queue(row) for row in seen.queues])
+        write_json([documents.queue(row) for row in seen.queues])
     elif not queue_table(seen):
         line("no queues")
 

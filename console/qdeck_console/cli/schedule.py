@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qdeck.admin import iso
+from qdeck_console import documents
 from qdeck_console.cli.base import Command, VerbGroup, explicit_url, need_writable, read_priority, settings
 from qdeck_console.cli.output import Column, age, line, note, safe, table, write_json
 from qdeck_console.cli.produce import read_json
@@ -73,7 +74,7 @@ def list_() -> None:
     with given.reader() as reader:
         rows = reader.schedules()
     if given.as_json:
-        write_json([_entry(row) for row in rows])
+        write_json([documents.schedule(row) for row in rows])
         return
     columns = [Column(title) for title in ("name", "queue", "task", "cron", "tz", "next", "last", "outcome", "")]
     shown = table(columns, [_cells(row) for row in rows])
@@ -155,7 +156,7 @@ def run(name: str) -> None:
         job_id = writer.run_schedule(name)
         row = _find(writer, name)
     if given.as_json:
-        write_json({**_entry(row), "id": job_id})
+        write_json({**documents.schedule(row), "id": job_id})
     else:
         line(safe(job_id))
 
@@ -188,30 +189,9 @@ def _find(reader: Reader, name: str) -> ScheduleRow:
 
 def _tell(given: Settings, reader: Reader, name: str, word: str) -> None:
     if given.as_json:
-        write_json(_entry(_find(reader, name)))
+        write_json(documents.schedule(_find(reader, name)))
         return
     line(f"{safe(name)} is {word}")
-
-
-def _entry(row: ScheduleRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "queue": row.queue,
-        "task": row.task,
-        "cron": row.cron,
-        "tz": row.tz,
-        "next_at": iso(row.next_ms),
-        "last_at": iso(row.last_ms),
-        "last_outcome": row.last_outcome,
-        "enabled": row.enabled,
-        "missed_runs": row.missed,
-        "missed_policy": row.policy,
-        "jobs_made": row.made,
-        "last_id": row.last_id,
-        "priority": row.priority,
-        "late_s": row.late_s,
-        "problem": row.problem or None,
-    }
 
 
 def _cells(row: ScheduleRow) -> list[str]:

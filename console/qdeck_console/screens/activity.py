@@ -272,6 +272,7 @@ class BatchScreen(ReadingLog, PageScreen):
 
     def exported(self) -> list[object]:
         """Return what `w` writes: the operation, and its outcomes."""
-        return [self.row, *(one for one in [(self.data or Log()).outcomes.get(self.row.batch or "")] if one)]
+        found = (self.data or Log()).outcomes.get(self.row.batch or "")
+        return [self.row] if found is None or isinstance(found, str) else [self.row, found]
 
     HANDLERS: ClassVar = {**PageScreen.HANDLERS, "undo": UNDO}

@@ -109,7 +109,7 @@ class QueueScreen(QueueActs):
 
     def exported(self) -> list[object]:
         """What `w` writes: its row."""
-        return [self._entry] if self._entry is not None else []
+        return [self._entry.row] if self._entry is not None else []
 
     def verb(self, action: Action) -> str:
         """The verb of an action, as it would act now."""

@@ -1,40 +1,44 @@
-"""What leaves the console: text for the clipboard, and rows as JSON in a file that nobody else may read."""
+"""What leaves the console: text for the clipboard, and values as JSON in a file that nobody else may read."""
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import time
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import msgspec
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
-from qdeck.admin import Dropped, JobRecord, decode_payload, escaped_json
+from qdeck import UnknownJob
+from qdeck.admin import Dropped, State
+from qdeck_console.cli.output import dumps
+from qdeck_console.documents import detail, document, whole_letter
 from qdeck_console.format import counted
-from qdeck_console.newfile import new_file
+from qdeck_console.newfile import check_new_file, new_file
 from qdeck_console.screens.dialog import Dialog
+from qdeck_console.steps import in_steps
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO
 
     from textual.widget import Widget
     from textual.widgets import Input
 
+    from qdeck.admin import JobRecord
     from qdeck_console.console import Console
     from qdeck_console.format import Line
+    from qdeck_console.operating import Wish
     from qdeck_console.screens.acting import Work
     from qdeck_console.session import Session
 
 MOST_COPIED: Final = 100_000
-_AT_ONCE_S: Final = 0.008  # for which rows are written before a key is looked for
+_AT_ONCE_S: Final = 0.008  # for which values are written before a key is answered
+_PAGE: Final = 200
 
 
 def copy(console: Console, what: str, text: str) -> None:
@@ -46,81 +50,105 @@ def copy(console: Console, what: str, text: str) -> None:
     console.say(f"{words}: {text}" if count == 1 else words, "ok", "✓")
 
 
-def plain(value: object) -> Any:
-    """A value of the model as JSON; payloads with their secrets masked, and never as bytes."""
-    if isinstance(value, JobRecord):
-        shown = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        for raw in ("body", "seen"):  # bytes as they are on the server, secrets and all
-            shown.pop(raw, None)
-        return shown | {"payload": plain(value.payload())}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
-    if isinstance(value, msgspec.Struct):
-        return plain(msgspec.structs.asdict(value))
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if isinstance(value, bytes):
-        return decode_payload(value)
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-class Sheet:
-    """The file that rows are written to, a line each."""
+class ExportFile:
+    """The file that values are written to, a line of JSON each."""
 
     def __init__(self, file: BinaryIO, work: Work) -> None:
         self._file, self._work = file, work
-        self._paused = time.monotonic()
 
     @property
     def is_dropped(self) -> bool:
         """Whether it was cancelled: then nothing is left of it."""
         return self._work.cancelled
 
-    def put(self, rows: Iterable[object]) -> None:
-        """Writes some rows at once."""
+    def put(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Write some documents at once."""
         for row in rows:
-            self._put(row)
+            self._file.write(dumps(row).encode() + b"\n")
+            self._work.done += 1
 
-    async def put_all(self, rows: Iterable[object]) -> None:
-        """Writes rows, however many, and lets keys be answered in between."""
-        for row in rows:
-            self._put(row)
-            if time.monotonic() - self._paused > _AT_ONCE_S:
-                await asyncio.sleep(0.001)  # a key is handed on through several turns of the loop
-                self._paused = time.monotonic()
+    async def put_all(self, values: Iterable[object]) -> None:
+        """Write values, however many, and let keys be answered in between."""
+        await in_steps(self._steps(values))
+
+    def _steps(self, values: Iterable[object]) -> Iterator[None]:
+        paused = time.monotonic()
+        for value in values:
+            self.put([document(value)])
+            if time.monotonic() - paused > _AT_ONCE_S:
+                yield
+                paused = time.monotonic()
                 if self.is_dropped:
                     return
 
-    def _put(self, row: object) -> None:
-        self._file.write(escaped_json(msgspec.json.encode(plain(row)).decode()).encode() + b"\n")
-        self._work.done += 1
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """What is written to a file: what writes the rows, and how many there are where that is known."""
+    """What is written to a file: what writes it, of what it is, and how many there are where that is known."""
 
-    fill: Callable[[Sheet], Awaitable[None]]
+    fill: Callable[[ExportFile], Awaitable[None]]
     count: int | None = None
+    noun: str = "row"
+    name: str = ""  # in that of the file; else that of the tab
 
     @property
     def words(self) -> str:
-        """How many rows it is about to be."""
-        return "all rows that match" if self.count is None else counted(self.count, "row")
+        """How much it is about to be."""
+        return f"all {self.noun}s that match" if self.count is None else counted(self.count, self.noun)
 
 
-def in_memory(rows: Sequence[object]) -> Export:
-    """The rows that a screen has already."""
-    return Export(fill=lambda sheet: sheet.put_all(rows), count=len(rows))
+def in_memory(values: Sequence[object]) -> Export:
+    """What a screen has already."""
+    return Export(fill=lambda file: file.put_all(values), count=len(values))
+
+
+def of_jobs(console: Console, jobs: Sequence[JobRecord], wish: Wish | None) -> Export:
+    """All about these jobs, or about all that a wish means, read as they are written."""
+    state = wish.states[0] if wish is not None else jobs[0].state if jobs else State.READY
+
+    async def fill(file: ExportFile) -> None:
+        async for job in _each(console, jobs, wish):
+            if file.is_dropped:
+                return
+            try:
+                whole = await console.reader.job(job.ref, job.handle)
+            except UnknownJob:
+                continue  # it is none of these any more
+            file.put([whole_letter(whole, job) if state == State.DEAD else detail(whole)])
+
+    return Export(
+        fill=fill,
+        count=None if wish is not None else len(jobs),
+        noun="dead letter" if state == State.DEAD else f"{state} job",
+        name=state,
+    )
+
+
+async def _each(console: Console, jobs: Sequence[JobRecord], wish: Wish | None) -> AsyncIterator[JobRecord]:
+    if wish is None:
+        for job in jobs:
+            yield job
+        return
+    snapshot = console.latest.snapshot
+    rows = snapshot.queues if snapshot is not None else ()
+    for ref in wish.queues or tuple(row.ref for row in rows if row.dead):
+        cursor: str | None = None
+        while True:
+            page = await console.reader.page(ref, state=wish.states, where=wish.where, cursor=cursor, most=_PAGE)
+            for job in page.jobs:
+                yield job
+            cursor = page.cursor
+            if cursor is None:
+                break
 
 
 def write(console: Console, name: str, export: Export) -> None:
-    """Writes rows to a file that is not there yet, a line each, for this user alone."""
+    """Write to a file that is not there yet, a line each, for this user alone."""
     work = console.operator.work
     if work is not None:
         console.say(f"{work.verb} goes on: esc cancels it", "muted", "∅")
+    elif export.count == 0:
+        console.say("nothing to write", "muted", "∅")
     else:
         console.operator.run(_write(console, name, export), "write")
 
@@ -131,9 +159,9 @@ async def _write(console: Console, name: str, export: Export) -> None:
     work.total = export.count
     try:
         with new_file(name) as (path, file):
-            sheet = Sheet(file, work)
-            await export.fill(sheet)
-            if sheet.is_dropped:
+            exported = ExportFile(file, work)
+            await export.fill(exported)
+            if exported.is_dropped:
                 raise Dropped
     except Dropped:
         console.say("cancelled: nothing was written", "muted", "")
@@ -143,15 +171,17 @@ async def _write(console: Console, name: str, export: Export) -> None:
         told = f"{error.filename or name}{' ' if is_taken else ': '}{error.strerror or error}"
         console.say(told, *(("warn", "▲") if is_taken else ("bad", "✗")))
         return
-    console.say(f"{counted(work.done, 'row')} written to {path}", "ok", "✓")
+    console.say(f"{counted(work.done, export.noun)} written to {path}", "ok", "✓")
 
 
 def ask(console: Console, tab: str, export: Export) -> None:
     """Asks where to write what a tab lists."""
-    offered = f"qdeck-{tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    offered = f"qdeck-{export.name or tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 
     def answered(path: str | None) -> None:
-        if path:
+        if path is None:
+            console.say("nothing was written", "muted", "")
+        else:
             write(console, path, export)
 
     console.ask(PathScreen(console, offered, export.words), answered)
@@ -170,7 +200,7 @@ class PathScreen(Dialog[str | None]):
         """What is written, and a field."""
         with Vertical(id="dialog"):
             yield Lines(id="asked", ground="panel")
-            yield Entry(self._offered, id="path", classes="wide")
+            yield Entry(self._offered, id="field0", classes="wide")
             yield Lines(id="answers", ground="panel")
 
     def on_mount(self) -> None:
@@ -185,15 +215,26 @@ class PathScreen(Dialog[str | None]):
         asked = self.query_one("#asked", Lines)
         asked.styles.height = len(lines)
         asked.show(lambda _w, _h: lines, self.console_app.painter)
-        hint: Line = (("enter", "accent bold"), (" write  ", "muted"), ("esc", "accent bold"), (" cancel", "muted"))
-        answers = self.query_one("#answers", Lines)
-        answers.styles.height = 2
-        answers.show(lambda _w, _h: ((), hint), self.console_app.painter)
-        self.query_one("#path", Entry).focus()
+        self.query_one("#answers", Lines).styles.height = 2
+        self._draw()
+        self.query_one("#field0", Entry).focus()
+
+    def _draw(self) -> None:
+        why = check_new_file(self.query_one("#field0", Entry).value)
+        go: Line = ((safe_text(why, limit=60), "warn"), ("  ", "text")) if why else (
+            ("enter", "accent bold"), (" write  ", "muted")
+        )  # fmt: skip
+        hint: Line = (*go, ("esc", "accent bold"), (" cancel", "muted"))
+        self.query_one("#answers", Lines).show(lambda _w, _h: ((), hint), self.console_app.painter)
+
+    def on_input_changed(self) -> None:
+        """Tell what is wrong with the name while it is typed."""
+        self._draw()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Gives the name."""
-        _ = self.dismiss(event.value.strip() or None)
+        if not check_new_file(event.value):
+            _ = self.dismiss(event.value.strip())
 
     def action_leave(self) -> None:
         """Writes nothing."""

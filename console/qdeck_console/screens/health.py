@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import NotAllowed
-from qdeck.admin import QueueRef, Snapshot, Status
+from qdeck.admin import Limits, QueueRef, Snapshot, Status
 from qdeck_console.actions import DEAD, HEALTH, QUEUES, STUCK, WORKERS, ActionHandler
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import AsyncReader, Finding
     from qdeck_console.format import Line
+    from qdeck_console.screens.export import Export, ExportFile
 
 TASKS: Final = ("maintain", "history", "health", "purge")
 
@@ -161,10 +162,16 @@ class HealthScreen(ListScreen[Row, HealthSeen]):
         """Whether there is something to write."""
         return self.picture.snapshot is not None
 
-    def exported(self) -> list[object]:
-        """Return what `w` writes: the checks, then the server."""
-        snapshot = self.picture.snapshot
-        return [*super().exported(), snapshot.server] if snapshot else []
+    def to_export(self) -> Export:
+        """Return what `w` writes: the whole report, as `qdeck health` gives it."""
+        from qdeck_console.screens.export import Export
+
+        async def fill(file: ExportFile) -> None:
+            found = self.console.contexts.configuration
+            limits = Limits() if found is None else Limits.of(found.settings)
+            await file.put_all([await self.console.reader.health(limits)])
+
+        return Export(fill=fill, count=1, noun="report")
 
     def copied(self) -> tuple[str, str]:
         """Return what `y` takes: the check in words."""

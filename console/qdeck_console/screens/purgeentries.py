@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from qdeck.admin import AsyncReader, JobRecord, PlanIndex, Share, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
-    from qdeck_console.screens.export import Export, Sheet
+    from qdeck_console.screens.export import Export, ExportFile
     from qdeck_console.temporary import FoundQueues
 
 _FIRST_ROWS = 60
@@ -135,10 +135,10 @@ class EntriesScreen(FrameScreen):
         """What `w` writes: all entries of the page, read from the plan as they are written."""
         from qdeck_console.screens.export import Export
 
-        async def fill(sheet: Sheet) -> None:
+        async def fill(file: ExportFile) -> None:
             for first in range(0, self.share.count, _SLICE):
-                await sheet.put_all(self.index.entries(self.share, first, _SLICE))
-                if sheet.is_dropped:
+                await file.put_all(self.index.entries(self.share, first, _SLICE))
+                if file.is_dropped:
                     return
 
         return Export(fill=fill, count=self.share.count)

@@ -207,6 +207,10 @@ class QueuesScreen(QueueActs):
         row = self.view.row
         return row if isinstance(row, Entry) else None
 
+    def exported(self) -> list[object]:
+        """What `w` writes: the queues that are listed, as `qdeck queues` gives them."""
+        return [item.row.row for item in self.view.listing.items if isinstance(item.row, Entry)]
+
     def verb(self, action: Action) -> str:
         """The verb of an action, as it would act now."""
         if action.id == "sort" and self.sort is not Sort.WORST:

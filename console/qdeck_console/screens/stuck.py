@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from qdeck_console.actions import Action
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
-    from qdeck_console.screens.export import Export, Sheet
+    from qdeck_console.screens.export import Export, ExportFile
 
 MOST_QUEUES = 20
 USUAL_S = 30.0
@@ -236,15 +236,15 @@ class StuckScreen(JobListScreen):
 
     def to_export(self) -> Export:
         """What `w` writes: all that is stuck and matches, not only what is shown; as `qdeck stuck` tells it."""
-        from qdeck_console.cli import shapes
+        from qdeck_console import documents
         from qdeck_console.screens.export import Export
 
         where = self.filter_text
 
-        async def fill(sheet: Sheet) -> None:
+        async def fill(file: ExportFile) -> None:
             await self.console.reader.stuck(
-                where=where, cancelled=lambda: sheet.is_dropped,
-                each=lambda some: sheet.put([shapes.stuck(job) for job in some]),
+                where=where, cancelled=lambda: file.is_dropped,
+                each=lambda some: file.put([documents.stuck(job) for job in some]),
             )  # fmt: skip
 
         return Export(fill=fill, count=None if where else self.seen.total)

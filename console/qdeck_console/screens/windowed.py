@@ -12,7 +12,7 @@ from qdeck.admin import Feature, JobDetail, JobRecord
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.pace import Pace
-from qdeck_console.screens import deadletters
+from qdeck_console.screens import export
 from qdeck_console.screens.jobacts import VERBS
 from qdeck_console.screens.joblist import JobListScreen
 from qdeck_console.sources import End, Part, Search, Source
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck_console.operating import Wish
+    from qdeck_console.screens.export import Export
 
 _TIMES: Final = 12  # what a step of a search took, between two of them
 _FIRST_ROWS: Final = 60  # read before it is known how many fit
@@ -256,13 +257,9 @@ class WindowedScreen(JobListScreen):
     def to_write(self) -> tuple[Sequence[JobRecord], Wish | None]:
         """What is written to a file: some jobs, or all that match, which are read as they are written."""
 
-    def do_write(self) -> None:
-        """Asks for a file, and writes all about the jobs there."""
-        deadletters.export(self.console, *self.to_write())
-
-    def write_to(self, path: str) -> None:
-        """Writes all about the jobs to a file."""
-        deadletters.write(self.console, path, *self.to_write())
+    def to_export(self) -> Export:
+        """All about the jobs."""
+        return export.of_jobs(self.console, *self.to_write())
 
     def visible_rows(self) -> tuple[int, int]:
         """The first row in sight, and how many are; one that left and is shown a while longer is none of the list."""

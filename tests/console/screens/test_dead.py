@@ -212,16 +212,16 @@ async def test_export_writes_all_about_each_for_this_user_alone(
     async with console(url, "4", read_only=True) as pilot:
         await until(pilot, "1–6 of 6")
         await pilot.press("w")
-        await until(pilot, "Export all dead letters that match")
+        await until(pilot, "Write all dead letters that match to a file")
         await pilot.press("enter")
-        await until(pilot, "6 written to")
-        [path] = tmp_path.glob("dead-*.jsonl")
+        await until(pilot, "6 dead letters written to")
+        [path] = tmp_path.glob("qdeck-dead-*.jsonl")
         letters = [json.loads(line) for line in path.read_text().splitlines()]
         assert {letter["queue_from"] for letter in letters} == {HOOKS}
         assert len(letters) == 6
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         await pilot.press("w")
-        await until(pilot, "Export all dead letters that match")
+        await until(pilot, "Write all dead letters that match to a file")
         field = pilot.app.screen.query_one("#field0")
         field.value = str(path)  # type: ignore[attr-defined] # it is an input
         await until(pilot, "is there already")

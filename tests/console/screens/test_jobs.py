@@ -55,10 +55,10 @@ async def test_states_have_a_list_each_with_what_matters_in_it(
         await pilot.press("y")
         await until(pilot, "id sent to the clipboard: 6")
         await pilot.press("w")
-        await until(pilot, "Export all ready jobs that match")
+        await until(pilot, "Write all ready jobs that match to a file")
         await pilot.press("enter")
-        await until(pilot, "6 written to")
-        [path] = tmp_path.glob("ready-*.jsonl")
+        await until(pilot, "6 ready jobs written to")
+        [path] = tmp_path.glob("qdeck-ready-*.jsonl")
         assert len(path.read_text().splitlines()) == 6
         await pilot.press("tab")
         assert "59m" in await until(pilot, "digest")

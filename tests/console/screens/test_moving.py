@@ -345,7 +345,7 @@ async def test_all_that_match_are_written_however_few_are_shown(
     async with console(url, "2") as pilot:
         await until(pilot, "of 260")
         await command(pilot, f"write {tmp_path}/ready.jsonl")
-        await until(pilot, "260 written to")
+        await until(pilot, "260 ready jobs written to")
         assert len((tmp_path / "ready.jsonl").read_text().splitlines()) == 260
         await pilot.press("3")
         await until(pilot, "20 stuck jobs of 40")

@@ -110,7 +110,7 @@ async def test_copy_and_write(url: str, tmp_path: Path, monkeypatch: pytest.Monk
         [path] = list(tmp_path.iterdir())
         assert path.stat().st_mode & 0o077 == 0
         rows = [json.loads(line) for line in path.read_text().splitlines()]
-        assert {row["row"]["name"] for row in rows} >= {MAIL, HOOKS}
+        assert {row["name"] for row in rows} >= {MAIL, HOOKS}
         await command(pilot, f"write {path.name}")
         await until(pilot, "is there already")
         await command(pilot, "write no/such/folder")

@@ -1,15 +1,68 @@
-"""The JSON of each thing, as `cli.md` promises it: fields are added here freely, never renamed or dropped."""
+"""The JSON of each value, as commands write it and screens export it: fields are added, never renamed or dropped."""
 
 from __future__ import annotations
 
 import base64
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from qdeck.admin import iso
-from qdeck_console.cli.output import seconds
 
 if TYPE_CHECKING:
-    from qdeck.admin import Found, JobDetail, JobRecord, QueueRow, Snapshot, StuckJob, WorkerRow
+    from collections.abc import Callable
+
+    from qdeck.admin import (
+        Activity,
+        BatchOutcomes,
+        Found,
+        Group,
+        HealthReport,
+        JobDetail,
+        JobRecord,
+        Outcomes,
+        PlanEntry,
+        QueueRow,
+        ScheduleRow,
+        Snapshot,
+        StuckJob,
+        WorkerRow,
+    )
+    from qdeck.messages import Removal, TaskRow, TemporaryQueue
+
+
+def document(value: object) -> dict[str, Any]:
+    """Return the JSON of a value of the model, by its type."""
+    for kind, make in _makers().items():
+        if isinstance(value, kind):
+            return make(value)
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+@cache
+def _makers() -> dict[type, Callable[[Any], dict[str, Any]]]:
+    """The function for each type; one that builds on another stands before it."""
+    from qdeck import admin, messages
+
+    return {
+        admin.QueueRow: queue,
+        admin.JobDetail: detail,
+        admin.JobRecord: job,
+        admin.StuckJob: stuck,
+        admin.WorkerRow: worker,
+        admin.ScheduleRow: schedule,
+        admin.Activity: operation,
+        admin.PlanEntry: plan_entry,
+        admin.BatchOutcomes: batch_outcomes,
+        admin.HealthReport: health,
+        messages.Removal: removal,
+        messages.TaskRow: temporary_task,
+        messages.TemporaryQueue: temporary_queue,
+    }
+
+
+def seconds(value: float | None) -> float | None:
+    """Return an age to the millisecond."""
+    return None if value is None else round(value, 3)
 
 
 def snapshot(seen: Snapshot) -> dict[str, Any]:
@@ -214,4 +267,170 @@ def stuck(job: StuckJob) -> dict[str, Any]:
         "worker_alive": job.worker_alive,
         "task": job.task,
         "attempts": job.attempts,
+    }
+
+
+def letter(record: JobRecord) -> dict[str, Any]:
+    """One dead letter of a list."""
+    return job(record) | _queue_from(record)
+
+
+def whole_letter(record: JobDetail, listed: JobRecord) -> dict[str, Any]:
+    """One line of `qdeck dead export`: all about a job that a list has."""
+    return detail(record) | _queue_from(listed)
+
+
+def _queue_from(record: JobRecord) -> dict[str, Any]:
+    return {"queue_from": getattr(record, "queue_from", None) or record.queue}
+
+
+def group(found: Group, *, exact: bool) -> dict[str, Any]:
+    """One group of dead letters."""
+    return {
+        "error_class": found.error_class,
+        "message_shape": found.message_shape,
+        "adapter": found.adapter,
+        "queue": found.queue,
+        "count": found.count,
+        "first_at": iso(found.first_ms or None),
+        "last_at": iso(found.last_ms or None),
+        "newest_id": found.newest_id,
+        "exact": exact,
+    }
+
+
+def schedule(row: ScheduleRow) -> dict[str, Any]:
+    """One schedule of `qdeck schedule`."""
+    return {
+        "name": row.name,
+        "queue": row.queue,
+        "task": row.task,
+        "cron": row.cron,
+        "tz": row.tz,
+        "next_at": iso(row.next_ms),
+        "last_at": iso(row.last_ms),
+        "last_outcome": row.last_outcome,
+        "enabled": row.enabled,
+        "missed_runs": row.missed,
+        "missed_policy": row.policy,
+        "jobs_made": row.made,
+        "last_id": row.last_id,
+        "priority": row.priority,
+        "late_s": row.late_s,
+        "problem": row.problem or None,
+    }
+
+
+def operation(entry: Activity) -> dict[str, Any]:
+    """One operation of `qdeck activity`."""
+    return {
+        "at": iso(entry.at_ms),
+        "who": entry.who,
+        "host": entry.host,
+        "verb": entry.verb,
+        "queues": list(entry.queues),
+        "filter": entry.filter,
+        "detail": entry.detail,
+        "rules": [used.as_json() for used in entry.rules],
+        "counts": dict(entry.counts),
+        "outcome": entry.outcome,
+        "batch": entry.batch,
+        "plan": entry.plan,
+        "reason": entry.reason,
+        "undo_until": iso(entry.undo_until_ms),
+    }
+
+
+def plan_entry(entry: PlanEntry) -> dict[str, Any]:
+    """One entry of a plan; of a purge with the rule that took it."""
+    rule = {"rule": entry.rule} if entry.rule else {}
+    return {
+        "adapter": entry.adapter,
+        "queue": entry.queue,
+        "id": entry.id,
+        "state": entry.state,
+        **rule,
+        "verb": entry.verb,
+        "reason": entry.reason,
+        "age_s": seconds(entry.age_s),
+        "bytes": entry.bytes,
+    }
+
+
+def outcomes(found: Outcomes) -> dict[str, Any]:
+    """What happened to the jobs of an operation."""
+    return {
+        "total": found.total,
+        "done": found.done,
+        "dead_again": found.dead_again,
+        "waiting": found.waiting,
+        "running": found.running,
+        "cancelled": found.cancelled,
+        "gone": found.gone,
+        "failed_again": found.failed_again,
+        "unknown": found.unknown,
+    }
+
+
+def batch_outcomes(found: BatchOutcomes) -> dict[str, Any]:
+    """The same of a batch that was applied before, as far as it is kept."""
+    return {
+        "batch": found.batch,
+        "verb": found.verb,
+        "queues": list(found.queues),
+        "undone": found.undone,
+        "undo_until": iso(found.until_ms),
+        "errors": dict(found.errors),
+        "outcomes": outcomes(found),
+    }
+
+
+def health(report: HealthReport) -> dict[str, Any]:
+    """`qdeck health`."""
+    from qdeck.admin import health_document
+
+    return health_document(report)
+
+
+def removal(one: Removal) -> dict[str, Any]:
+    """One temporary queue that `qdeck clean` removes or would remove."""
+    return {
+        "queue": one.name,
+        "outcome": one.outcome,
+        "messages": one.messages,
+        "bytes": one.bytes,
+        "idle_s": one.idle_s,
+        "undoable": one.undoable,
+    }
+
+
+def temporary_task(row: TaskRow) -> dict[str, Any]:
+    """One task that owns temporary queues."""
+    return {
+        "task": row.task,
+        "queues": row.queues,
+        "waited_on": row.waited_on,
+        "expired": row.expired,
+        "services": list(row.services),
+        "tier": row.tier,
+        "made_at": iso(row.made_ms),
+        "expires_at": iso(row.expires_ms),
+    }
+
+
+def temporary_queue(row: TemporaryQueue) -> dict[str, Any]:
+    """One temporary queue that is registered."""
+    return {
+        "queue": row.name,
+        "service": row.service,
+        "type": row.type,
+        "tier": row.tier,
+        "task": row.task,
+        "made_at": iso(row.made_ms),
+        "ttl_s": row.ttl_ms / 1000,
+        "expires_at": iso(row.expires_ms),
+        "waited_on_until": iso(row.waited_until_ms or None),
+        "exists": row.exists,
+        "bytes": row.bytes,
+        "idle_s": row.idle_s,
     }
