@@ -11,19 +11,20 @@ if TYPE_CHECKING:
 
 NATIVE: Final = "native"
 _SCRIPTS: Final = "lua"
-_FIRST: Final = ("lists", "vmpooler", "ifdb", "scheduler")  # in this order; others behind them
+_FIRST: Final = (NATIVE, "lists", "vmpooler", "ifdb", "scheduler")  # in this order; others behind them
 
 
 def find_names() -> tuple[str, ...]:
-    """The adapters of other systems."""
+    """The adapters, that of qdeck's own queues first."""
     entries = os.listdir(os.path.join(os.path.dirname(__file__), "adapters"))  # noqa: PTH118, PTH120, PTH208 - each command starts with this
-    found = {name for name in entries if "." not in name and name[0] != "_" and name not in (NATIVE, _SCRIPTS)}
+    found = {name for name in entries if "." not in name and name[0] != "_" and name != _SCRIPTS}
     names = sorted(found - set(_FIRST))
     return (*(name for name in _FIRST if name in found), *names)
 
 
-FOREIGN: Final = find_names()
-ADAPTERS: Final = (NATIVE, *FOREIGN)
+ADAPTERS: Final = find_names()
+FOREIGN: Final = ADAPTERS[1:]
+"""The adapters of other systems."""
 
 
 def entry_point(name: str) -> EntryPoint | None:
@@ -37,13 +38,13 @@ def entry_point(name: str) -> EntryPoint | None:
 
 
 def find_class(name: str) -> Any:
-    """Return the class of an adapter of another system, whose package is loaded now; None where there is none.
+    """Return the class of an adapter, whose package is loaded now; None where there is none.
 
     A name may say which one of several of a system is meant, as in `jobs@eu`. A system that is not among those of qdeck
     is looked for among the entry points of what else is installed.
     """
-    system = name.partition("@")[0]
-    if system in FOREIGN:
+    system, at, _ = name.partition("@")
+    if system in (FOREIGN if at else ADAPTERS):
         return import_module(f"qdeck.adapters.{system}").ADAPTER
     found = entry_point(system)
     return None if found is None else found.load()

@@ -104,9 +104,8 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return QueueRef(self.adapter, self.queue)
 
     def subject(self, shared: Collection[str] = ()) -> str:
-        """Return what was left alone: the job, else its queue, else its adapter where that is not native."""
-        adapter = "" if self.adapter == NATIVE else self.adapter
-        return self.id or (self.ref.label(shared) if self.queue else adapter)
+        """Return what was left alone: the job, else its queue, else its adapter."""
+        return self.id or (self.ref.label(shared) if self.queue else self.adapter)
 
     def as_json(self) -> dict[str, str]:
         """Return the form of `--json`, of the agent's API and of its log."""

@@ -12,8 +12,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack
 
+from qdeck._deck.model import QueueRef
 from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
-from qdeck._engine import acts, keys
+from qdeck._engine import acts
 from qdeck._engine.acts import Acted
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import batches, planning
@@ -27,7 +28,6 @@ from qdeck.adapters.applying import PlanSlices
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from qdeck._deck.model import QueueRef
     from qdeck._operations.planfile import Plan
     from qdeck._redis.commands import Program
     from qdeck.adapters.all import Adapters
@@ -108,7 +108,7 @@ class Application:
         started = time.perf_counter()
         plan, now = self.plan, (yield from reads.clock())
         self._trip_ms = (time.perf_counter() - started) * 1000
-        yield from check_server(plan)
+        yield from check_server(plan, self._adapters)
         if plan.head.created_ms > now + _MOST_SKEW_MS:
             raise UsageError(f"the plan {plan.path} was made in the future", hint="make a new plan")
         self.tally.queues = list(plan.by_queue) or plan.head.queues
@@ -201,17 +201,20 @@ class Application:
         )
 
 
-def check_server(plan: Plan) -> Program[None]:
+def check_server(plan: Plan, adapters: Adapters) -> Program[None]:
     """Raises when the plan was made on another server: by its process, or when it registered the queues."""
     head = plan.head
-    run_id, registered = yield from planning.identity(list(head.registered))
+    run_id, registered = yield from planning.identity(adapters, [*map(QueueRef.parse, head.registered)])
     if run_id is not None and run_id == head.run_id:
         return
-    for queue, stamp in head.registered.items():
-        if registered.get(queue) != stamp:
-            yield (b"HGET", keys.QUEUES, queue)  # who may not see it is told that, and not that it is another server
+    for text, stamp in head.registered.items():
+        if registered.get(text) != stamp:
+            ref = QueueRef.parse(text)
+            name = plan.label(ref)
+            if call := planning.registration(adapters, ref):
+                yield call  # who may not see it is told that, and not that it is another server
             raise UsageError(
-                f"the plan {plan.id} was made on another server ({head.address}): {queue} is not the same here",
+                f"the plan {plan.id} was made on another server ({head.address}): {name} is not the same here",
                 hint="make a plan on this server, or apply it on that one",
             )
     # Where the server may not be asked for its process, each step still compares what it changes to the byte.

@@ -71,7 +71,7 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     db: int | None = None  # none in plans of before, which are not bound to one
     queues: list[QueueRef] = []
     shared: list[str] = []  # names that queues of several adapters had then
-    registered: dict[str, str] = {}  # native queue → when it was registered: so another server is told apart
+    registered: dict[str, str] = {}  # queue, as `adapter/name` → when it was registered, where that is kept
     filter: str = ""
     rules: list[UsedRule] = []  # of a purge
     by: str = ""

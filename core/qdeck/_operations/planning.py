@@ -17,7 +17,6 @@ from qdeck._deck import changes
 from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._deck.queue_ref import Feature, has_feature
 from qdeck._deck.reasons import SkipCode
-from qdeck._engine import keys
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._filter import parse
@@ -36,11 +35,11 @@ from qdeck.adapters.model import NO_QUEUE
 from qdeck.adapters.plans import PlanEntry, Search, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from qdeck._operations.places import Places
     from qdeck._operations.request import Watch
-    from qdeck._redis.commands import Program
+    from qdeck._redis.commands import Command, Program
     from qdeck._settings.model import UsedRule
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.all import Adapters
@@ -64,24 +63,32 @@ def check(wish: Wish) -> tuple[int | None, str | None]:
     return priority, None if target is None else str(QueueName.parse(target))
 
 
-def identity(queues: Sequence[str]) -> Program[tuple[str | None, dict[str, str]]]:
+def identity(adapters: Adapters, queues: Sequence[QueueRef]) -> Program[tuple[str | None, dict[str, str]]]:
     """What tells this server from another: the run of its process, and when each queue was registered on it."""
-    info, *stamps = yield ask((b"INFO", b"server"), *((b"HGET", keys.QUEUES, queue) for queue in queues))
+    calls = {ref: call for ref in queues if (call := registration(adapters, ref))}
+    info, *stamps = yield ask((b"INFO", b"server"), *calls.values())
     run_id = None
     if not is_error(info):
         lines = (line.partition(":") for line in info.decode("utf-8", "replace").splitlines())
         run_id = next((value for name, _, value in lines if name == "run_id"), None)
     known = {
-        queue: stamp.decode("utf-8", "replace")
-        for queue, stamp in zip(queues, stamps, strict=True)
+        str(ref): stamp.decode("utf-8", "replace")
+        for ref, stamp in zip(calls, stamps, strict=True)
         if not is_error(stamp) and stamp is not None
     }
     return run_id, known
 
 
+def registration(adapters: Adapters, queue: QueueRef) -> Command | None:
+    """The command that reads when a queue was registered; None where its adapter keeps no such record."""
+    registry = adapters.instance(queue.adapter).registry
+    return (b"HGET", registry, queue.name) if registry else None
+
+
 def start_head(
     verb: Verb,
-    queues: Sequence[QueueRef],
+    adapters: Adapters,
+    places: Places,
     address: str,
     *,
     db: int | None = None,
@@ -91,18 +98,16 @@ def start_head(
     priority: int | None = None,
     target: str | None = None,
     life_ms: int = PLAN_LIFE_MS,
-    shared: Iterable[str] = (),
     limits: dict[str, Any] | None = None,
-    adapters: Sequence[Adapter] = (),
 ) -> Program[PlanHead]:
     """The head of a plan that is made now, on this server."""
     now = yield from reads.clock()
-    run_id, registered = yield from identity([name for adapter, name in queues if adapter == NATIVE])
+    run_id, registered = yield from identity(adapters, places.refs)
     return PlanHead(
         plan=new_id(), format=PLAN_FORMAT, verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address,
-        run_id=run_id, db=db, queues=list(queues), shared=sorted(shared), registered=registered, filter=where,
+        run_id=run_id, db=db, queues=places.refs, shared=sorted(places.shared), registered=registered, filter=where,
         rules=list(rules), by=changes.actor(), reason=reason, priority=priority, target=target, limits=limits or {},
-        adapter_settings={one.name: digest for one in adapters if (digest := one.settings_digest)},
+        adapter_settings={one.name: digest for one in places.adapters if (digest := one.settings_digest)},
     )  # fmt: skip
 
 
@@ -121,10 +126,9 @@ def build(
     places = yield from places_of_wish(adapters, wish)
     purges = wish.verb is Verb.PURGE
     head = yield from start_head(
-        wish.verb, places.refs, address, db=db, where="" if purges else str(wish.wanted or ""),
+        wish.verb, adapters, places, address, db=db, where="" if purges else str(wish.wanted or ""),
         rules=_rules(wish, places) if purges else (), reason=wish.reason, priority=priority, target=target,
-        life_ms=wish.life_ms, shared=places.shared, limits=asdict(wish.limits) if purges else None,
-        adapters=places.adapters,
+        life_ms=wish.life_ms, limits=asdict(wish.limits) if purges else None,
     )  # fmt: skip
     with PlanWriter(head, wish.path) as writer:
         making = _Making(head, wish, places, writer, progress, cancelled, watch)

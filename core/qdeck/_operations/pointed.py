@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qdeck._deck.model import NATIVE, JobRecord, QueueRef, State
+from qdeck._deck.model import JobRecord, QueueRef, State
 from qdeck._deck.reasons import Skip, SkipCode
 from qdeck._engine.codec import BAND, score_seen
 from qdeck._operations.planfile import PlanWriter
@@ -36,7 +36,7 @@ def plan(
     queues = tuple(sorted({job.ref for job in jobs}))
     ids = tuple(dict.fromkeys(job.handle for job in jobs))
     made = yield from build(address, Wish(verb=verb, queues=queues, ids=ids, **request), db=db, adapters=adapters)
-    kept, left_out = _compare(made, seen)
+    kept, left_out = _compare(made, seen, adapters)
     return (_only(made, kept) if len(kept) < made.count else made), left_out
 
 
@@ -46,16 +46,11 @@ def _place(job: JobRecord) -> Place:
     return job.ref, shown(job.id), seen.mark if isinstance(seen, Seen) else ""
 
 
-def _mark(entry: PlanEntry) -> str:
-    """What was seen of an entry of another adapter; empty for a native job, whose version is a score or a lease."""
-    return "" if entry.adapter == NATIVE else Seen.parse(entry.version).mark
-
-
-def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry], list[Skip]]:
+def _compare(plan: Plan, seen: dict[Place, JobRecord], adapters: Adapters) -> tuple[list[PlanEntry], list[Skip]]:
     kept, skips = [], {(skip.ref, skip.id): skip for skip in plan.tail.skipped}
     met = set()
     for entry in plan.entries():
-        mark = _mark(entry)
+        mark = adapters.instance(entry.adapter).mark(entry.version)
         place = entry.ref, entry.id, mark
         place = place if place in seen else (entry.ref, entry.id, "")
         job = seen.get(place)

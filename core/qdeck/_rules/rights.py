@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 ROLES: Final = ("viewer", "operator", "worker", "producer", "agent")
 _OWN: Final = ("qdeck:*", "{qdeck:*")  # lists of queues and workers, schedules, the log of operations
-_NATIVE: Final = ("{*}:*",)
 _CONNECT: Final = (
     "+ping +hello +auth +select +echo +client|setname +client|setinfo +client|no-touch +client|no-evict +acl|whoami"
 )
@@ -39,12 +38,9 @@ def line(role: str, adapters: Sequence[str] = ADAPTERS, user: str | None = None,
 
 def patterns(role: str, adapters: Sequence[str] = ADAPTERS, prefix: str = "") -> list[str]:
     """The patterns of the keys that a role works on."""
-    if role in ("worker", "producer"):
-        found = [*_OWN, *_NATIVE, *_MESSAGES]
-    else:
-        others = make_all(dict.fromkeys([*(name for name in ADAPTERS if name in adapters), *adapters]))
-        found = [*_OWN, *(_NATIVE if NATIVE in adapters else ()), *(key for one in others for key in one.acl_keys)]
-        found += _MESSAGES
+    names = [*(name for name in ADAPTERS if name in adapters), *adapters]
+    made = make_all([NATIVE] if role in ("worker", "producer") else dict.fromkeys(names))
+    found = [*_OWN, *(key for adapter in made for key in adapter.acl_keys), *_MESSAGES]
     if prefix:
         found = [_within(pattern, prefix) for pattern in found]
     return list(dict.fromkeys(found))

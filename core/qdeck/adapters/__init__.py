@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import convert
 
-from qdeck._adapter_names import FOREIGN, NATIVE, find_class
+from qdeck._adapter_names import ADAPTERS, FOREIGN, find_class
 from qdeck._deck.queue_ref import register
 from qdeck._errors import InvalidOption
 from qdeck._lazy import attach
@@ -152,7 +152,7 @@ def make(name: str, settings: Mapping[str, AdapterSettings | Mapping[str, Any]] 
     """Return a new adapter of that name, as in `jobs` or `jobs@eu`, with its settings among those of all adapters."""
     kind: type[Adapter] | None = find_class(name)
     if kind is None:
-        raise InvalidOption(f"there is no adapter {name!r}", hint=f"adapters are: native, {', '.join(NAMES)}")
+        raise InvalidOption(f"there is no adapter {name!r}", hint=f"adapters are: {', '.join(ADAPTERS)}")
     own = settings.get(name, {})
     made = kind(own if isinstance(own, AdapterSettings) else convert(own, kind.settings_type))
     made.name = name
@@ -164,7 +164,7 @@ def make_all(
     names: Iterable[str] = NAMES, settings: Mapping[str, AdapterSettings | Mapping[str, Any]] = NO_SETTINGS
 ) -> list[Adapter]:
     """Return new adapters of these names."""
-    return [make(name, settings) for name in names if name != NATIVE]
+    return [make(name, settings) for name in names]
 
 
 if not TYPE_CHECKING:

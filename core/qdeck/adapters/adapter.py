@@ -71,6 +71,8 @@ class Adapter(ABC):
     """The class has the name of its system. One of several of a system has a name of its own, as in `jobs@eu`."""
     about: ClassVar[str]
     on_cluster: ClassVar[bool] = False
+    registry: ClassVar[str] = ""
+    """The hash that has when each queue was registered, by name: a plan tells another server by it."""
     counts_dead: ClassVar[bool] = False
     """Whether queues keep counts of their dead letters by what these died of."""
     repeats: ClassVar[bool] = False
@@ -211,6 +213,10 @@ class Adapter(ABC):
         """
         yield from ()  # no reading: a program all the same
         return {}
+
+    def mark(self, version: str) -> str:
+        """What tells a planned entry from others of its id; empty where ids are not repeated."""
+        return Seen.parse(version).mark
 
     def applier(self, context: Context, keep_ms: int, trip_ms: float) -> Applier:
         """What applies the slices of a plan; a round trip without work took `trip_ms`."""

@@ -42,10 +42,10 @@ class Adapters:
         settings: Mapping[str, AdapterSettings | Mapping[str, Any]] = NO_SETTINGS,
         on_cluster: bool = False,
     ) -> None:
-        made = make_all(names, settings)
+        made = make_all((name for name in names if name != NATIVE), settings)
         self._settings = settings
         self._beside: dict[str, Adapter] = {}
-        self.native = Native(memory, address)
+        self.native = Native(memory=memory, address=address)
         self.foreign = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
         left_out = ", ".join(adapter.name for adapter in made if adapter not in self.foreign)
         # Whoever takes all adapters there are has asked for none of them.

@@ -75,3 +75,7 @@ def test_a_system_that_there_is_not_is_named() -> None:
         make("nothing@eu")
     assert make("ifdb").name == "ifdb"
     assert make("ifdb@eu").name == "ifdb@eu"
+    native = make("native")
+    assert (native.name, native.acl_keys) == ("native", ("{*}:*",))
+    with pytest.raises(InvalidOption, match="no adapter 'native@eu'"):
+        make("native@eu")

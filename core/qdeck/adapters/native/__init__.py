@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import State
+from qdeck._lazy import attach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,3 +37,7 @@ def newest_first(state: str, newest: bool | None) -> bool:
     if state == State.READY:
         return False
     return state in (State.DONE, State.DEAD, State.CANCELLED) if newest is None else newest
+
+
+if not TYPE_CHECKING:  # most of what is imported from here is asked for before there is an adapter
+    __getattr__, __dir__ = attach(__name__, {"qdeck.adapters.native.adapter": "ADAPTER=Native"})

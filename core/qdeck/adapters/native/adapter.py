@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import Found, JobDetail, Page, Snapshot
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
+    from qdeck._settings import AdapterSettings
     from qdeck.adapters.applying import Applier
     from qdeck.adapters.model import Outcome, Want
     from qdeck.adapters.native.plans import Owners
@@ -36,15 +37,19 @@ class Native(Adapter):
     name = NATIVE
     about = "qdeck:queues and {queue}:meta, qdeck's own"
     on_cluster = True
+    registry = keys.QUEUES
+    acl_keys = ("{*}:*",)
     counts_dead = True
     features = frozenset(Feature)
     outcome_evidence: ClassVar[str] = "each job is looked up by its id"
     sees_all_outcomes: ClassVar[bool] = True
 
-    def __init__(self, memory: native.Memory, address: str) -> None:
-        super().__init__()
-        self._memory, self._address = memory, address
-        self.thresholds = memory.thresholds
+    def __init__(
+        self, settings: AdapterSettings | None = None, *, memory: native.Memory | None = None, address: str = ""
+    ) -> None:
+        super().__init__(settings)
+        self._memory, self._address = memory or native.Memory(), address
+        self.thresholds = self._memory.thresholds
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """The registry of the queues."""
@@ -172,6 +177,10 @@ class Native(Adapter):
         from qdeck.adapters.native import plans
 
         return plans.weigh(verb, rows, reasons)
+
+    def mark(self, version: str) -> str:
+        """Nothing: there is one job of an id, and its version is a score or a lease."""
+        return ""
 
     def applier(self, context: Context, keep_ms: int, trip_ms: float) -> Applier:
         """What applies the slices of a plan; a round trip without work took `trip_ms`."""
