@@ -11,6 +11,7 @@ import pytest
 
 from qdeck import UsageError
 from qdeck._engine import ops
+from qdeck._engine.keys import LAYOUT
 from qdeck.admin import Writer
 from qdeck_console.actions import ACTIONS
 from qdeck_console.running import run_console
@@ -315,7 +316,7 @@ async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) ->
             fail_next(url, HOOKS, {"class": hostile, "message": hostile, "traceback": hostile * 3, "worker": hostile})
             name = f"evil{number}:" + hostile
             raw.hset("qdeck:queues", name.encode(), 1)
-            raw.hset(b"{" + name.encode() + b"}:meta", mapping={"v": "1", "ready": "3"})
+            raw.hset(b"{" + name.encode() + b"}:meta", mapping={"v": LAYOUT, "ready": "3"})
         deck.enqueue(MAIL, "send", [corpus[0]])
         run(url, ops.poll(MAIL, "evil\x1b[2J\x9bworker", 1, room=1, lease_ms=1))
     async with console(url, size=(160, 60)) as pilot:
@@ -364,7 +365,7 @@ async def test_ten_thousand_queues_draw_what_is_visible(url: str, raw: redis.Red
         for number in range(10_000):
             name = f"demo:dev:queue{number:05d}:actions"
             pipe.hset("qdeck:queues", name, 1)
-            pipe.hset(f"{{{name}}}:meta", mapping={"v": "1", "done_ttl": "1"})
+            pipe.hset(f"{{{name}}}:meta", mapping={"v": LAYOUT, "done_ttl": "1"})
         pipe.execute()
     async with console(url) as pilot:
         await until(pilot, "10,000 queues", seconds=20)

@@ -7,9 +7,12 @@ import time
 import unicodedata
 from typing import TYPE_CHECKING
 
+from qdeck._engine.keys import LAYOUT
+
 if TYPE_CHECKING:
     import redis
 
+QUEUE = "demo:dev:evil:actions"
 HOSTILE = {
     "title": "\x1b]0;owned\x07",
     "clear": "\x1b[2J\x1b[31mred",
@@ -52,7 +55,7 @@ def corpus() -> list[bytes]:
     return [text.encode("utf-8", "surrogatepass") for text in HOSTILE.values()] + list(RAW.values())
 
 
-def poison(raw: redis.Redis, queue: str = "demo:dev:evil:actions") -> None:
+def poison(raw: redis.Redis, queue: str = QUEUE) -> None:
     """Fills a server with it: names, every field of jobs in every state, workers, schedules, what operators did."""
     now = time.time_ns() // 1_000_000
     states = ("ready", "delayed", "blocked", "running", "dead_letter", "done", "cancelled")
@@ -97,8 +100,8 @@ def poison(raw: redis.Redis, queue: str = "demo:dev:evil:actions") -> None:
         done |= {"counts": {"planned": 1, text: 2}, "outcome": text, "batch": text, "plan": text}
         pipe.xadd("qdeck:activity", {"e": json.dumps(done) if number % 2 else evil})
         pipe.hset("qdeck:queues", b"evil%d:" % number + name, 1)
-        pipe.hset(b"{evil%d:" % number + name + b"}:meta", mapping={"v": "1", "ready": "3", "dead_letter": evil})
-    pipe.hset(key + b"meta", mapping={"v": "1", "n:enqueued": "9"})
+        pipe.hset(b"{evil%d:" % number + name + b"}:meta", mapping={"v": LAYOUT, "ready": "3", "dead_letter": evil})
+    pipe.hset(key + b"meta", mapping={"v": LAYOUT, "n:enqueued": "9"})
     for state in states:
         pipe.hset(key + b"meta", state, str(len(corpus())))
     pipe.hset("qdeck:queues", queue, now)

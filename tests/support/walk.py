@@ -18,7 +18,7 @@ from qdeck_console.screens.palette import PaletteScreen
 from qdeck_console.widgets.lines import LineList
 from support.driving import app_in
 from support.scene import QUEUE, Scene, make_scene
-from support.screens import app_of, contexts_of, shown, text, until
+from support.screens import app_of, contexts_of, lines, shown, text, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -58,12 +58,18 @@ class Walk:
         return focused if isinstance(focused, LineList) else self.screen.main_list
 
     async def key(self, key: str, wanted: str | Callable[[], bool] | None = None) -> None:
-        """Presses a key and waits for what it shall bring about."""
+        """Press a key and wait for its effect, which must not be there before: the last key's would prove nothing."""
         if self.app.screen is self.screen:
             self.pressed.add(key)
+        if wanted is not None:
+            self.app.say("", "muted", "")  # removes the message of the last key
+            await self.sees(f"nothing, before {key}", lambda: not self._is_there(wanted))
         await self.pilot.press(key)
         if wanted is not None:
             await self.sees(key, wanted)
+
+    def _is_there(self, wanted: str | Callable[[], bool]) -> bool:
+        return wanted in text(self.app) if isinstance(wanted, str) else wanted()
 
     async def sees(self, after: str, wanted: str | Callable[[], bool]) -> None:
         """Waits until the screen shows a text, or something is so."""
@@ -91,6 +97,13 @@ class Walk:
         """Where a job is on the server."""
         with Writer(self.url) as deck:
             return deck.job(queue, job).state
+
+    def priority_of(self, job: str, queue: str = QUEUE) -> int:
+        """How urgent a job is on the server: the lower the number, the sooner."""
+        with Writer(self.url) as deck:
+            found = deck.job(queue, job).priority
+        assert found is not None
+        return found
 
     def entries(self) -> int:
         """How many entries the list has, without its heads."""
@@ -171,7 +184,7 @@ async def looks(walk: Walk) -> None:
     if "copy" in has:
         await walk.key("y", screen.why_not("copy") or "sent to the clipboard")
     if "write" in has and screen.why_not("write"):
-        await walk.key("w", screen.why_not("write"))
+        await walk.key("w", lambda: screen.why_not("write") in lines(app)[-1])
     elif "write" in has:
         await walk.key("w", lambda: app.screen is not screen)
         await walk.back_here()

@@ -107,7 +107,7 @@ def spoil_native(raw: Any, scene: Scene, url: str) -> None:
     done |= {"counts": {"planned": 1}, "outcome": "applied", "batch": OBEYED, "plan": EVIL, "reason": EVIL}
     raw.xadd("qdeck:activity", {"e": json.dumps(done)})
     raw.hset("qdeck:queues", "evil" + OBEYED, now)
-    raw.hset("{evil" + OBEYED + "}:meta", mapping={"v": "1", "ready": "3"})
+    raw.hset("{evil" + OBEYED + "}:meta", mapping={"v": keys.LAYOUT, "ready": "3"})
     raw.hset("qdeck:health", mapping={"report": EVIL, "status": EVIL})
 
 
@@ -142,6 +142,7 @@ def test_no_command_shows_a_secret_or_gives_a_terminal_something_to_obey(
         spoil_others(raw)
     known = scene.words()
     faults: list[str] = []
+    showing: set[str] = set()
     with Writer(url) as deck:
         rows = [row.name for row in deck.snapshot().queues]
         found = [
@@ -153,7 +154,9 @@ def test_no_command_shows_a_secret_or_gives_a_terminal_something_to_obey(
     for line in lines:
         for extra in ([], ["--json"]):
             try:
-                check(qdeck(*line, *extra), " ".join([*line, *extra])[:60])
+                ran = qdeck(*line, *extra)
+                showing |= {line[0]} if r"\x1b]52;c" in ran.out else set()
+                check(ran, " ".join([*line, *extra])[:60])
             except AssertionError as error:
                 faults.append(str(error)[:600])
     for screen in SCREENS:
@@ -172,3 +175,4 @@ def test_no_command_shows_a_secret_or_gives_a_terminal_something_to_obey(
             if bad or "Traceback" in ran.err or ("@" in wrong and SECRET in ran.out + ran.err):
                 faults.append(f"{line[0]!r}: {(bad or [ran.err])[0][-300:]!r} {len(bad)}")
     assert not faults, "\n".join(faults)
+    assert {"dead", "job", "jobs"} <= showing
