@@ -15,8 +15,8 @@ from qdeck._calls import enqueue as enqueue_calls
 from qdeck._calls import secure as secure_calls
 from qdeck._durability import Durable, read_durable
 from qdeck._engine import codec
-from qdeck._engine.ids import check_id, new_id
-from qdeck._engine.ops import Made, NewJob
+from qdeck._engine.job_ids import check_id, new_id
+from qdeck._engine.transitions import EnqueueResult, NewJob
 from qdeck._errors import (
     InvalidOption,
     UnknownTask,
@@ -58,7 +58,7 @@ class Task(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
-        self._tail: str | None = None
+        self._template: str | None = None
         self._shapes: set[tuple[object, ...]] = set()  # of calls that were checked
 
     def __repr__(self) -> str:
@@ -72,9 +72,9 @@ class Task(Generic[P, R]):
         if kwargs and any(key.startswith("_") for key in kwargs):
             return self._call_with(args, kwargs)
         self._check(args, kwargs)
-        tail = self._tail or self._make_tail()
+        template = self._template or self._make_template()
         body = codec.encode_call(self.name, args, kwargs, self.app.max_payload)
-        return Call(self.options.queue, NewJob(new_id(), self.options.priority, tail, body), self.app.durable)
+        return Call(self.options.queue, NewJob(new_id(), self.options.priority, template, body), self.app.durable)
 
     def enqueue(self, *args: Any, **kwargs: Any) -> Job:
         """Enqueues a job, in blocking code; returns once the server has stored it."""
@@ -84,9 +84,9 @@ class Task(Generic[P, R]):
         """Enqueues a job, in asyncio; returns once the server has stored it."""
         return (await self.app.aenqueue_many([self.call(*args, **kwargs)]))[0]
 
-    def _make_tail(self) -> str:
-        self._tail = _head(self.options, self.name, self.app.handler_of(self.options)).tail()
-        return self._tail
+    def _make_template(self) -> str:
+        self._template = _head(self.options, self.name, self.app.handler_of(self.options)).template()
+        return self._template
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuse a call that the handler could not be called with. Calls of one shape are checked once."""
@@ -141,7 +141,7 @@ class Task(Generic[P, R]):
         job = NewJob(
             check_id(own["_id"]) if "_id" in own else new_id(),
             options.priority,
-            head.tail(),
+            head.template(),
             codec.encode_call(self.name, args, kwargs, self.app.max_payload),
             None if delay is None else read_duration("_delay", delay),
             None if at is None else read_due(at),
@@ -171,11 +171,11 @@ class Handler(NamedTuple):
     """A failure handler as a head carries it: its name, with its queue when that is another one, and its options."""
 
     place: str
-    tail: str | None
+    template: str | None
 
 
-def _head(options: Options, task: str, handler: Handler | None, **more: Any) -> codec.Head:
-    return codec.Head(
+def _head(options: Options, task: str, handler: Handler | None, **more: Any) -> codec.JobHead:
+    return codec.JobHead(
         enqueued_ms=0,
         priority=options.priority,
         retries=options.retries,
@@ -185,7 +185,7 @@ def _head(options: Options, task: str, handler: Handler | None, **more: Any) -> 
         limit_ms=options.time_limit_ms,
         backoff=options.backoff_text(),
         on_failure=None if handler is None else handler.place,
-        handler_tail=None if handler is None else handler.tail,
+        handler_template=None if handler is None else handler.template,
         keep_ms=options.keep_result_ms,
         **more,
     )
@@ -293,7 +293,7 @@ class App:
         if task.options == Options(queue=task.options.queue, on_failure=task.options.on_failure):
             return Handler(place, None)
         # Its job is made by a script, which knows no tasks. A handler that fails calls no other.
-        return Handler(place, _head(task.options, task.name, None).tail().replace("\n", "\x1f"))
+        return Handler(place, _head(task.options, task.name, None).template().replace("\n", "\x1f"))
 
     def enqueue(self, task: str, *args: Any, **kwargs: Any) -> Job:
         """Enqueues a job of a task given by name."""
@@ -403,5 +403,5 @@ class App:
         if client is not None:
             await client.close()
 
-    def _jobs(self, calls: list[Call], made: list[Made]) -> list[Job]:
+    def _jobs(self, calls: list[Call], made: list[EnqueueResult]) -> list[Job]:
         return [Job(self, call.queue, m.id, m.created) for call, m in zip(calls, made, strict=True)]

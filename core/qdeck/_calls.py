@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qdeck._durability import Durability, Durable, confirm
 from qdeck._engine import programs
-from qdeck._engine.ids import check_id
+from qdeck._engine.job_ids import check_id
 from qdeck._errors import DependencyCycle, InvalidOption, QdeckError, UnknownDependency
 from qdeck._job import Job, NotDurable
 from qdeck._names import QueueName
@@ -16,7 +16,7 @@ from qdeck._names import QueueName
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Made, NewJob
+    from qdeck._engine.transitions import EnqueueResult, NewJob
     from qdeck._redis.commands import Program
 
 MAX_DEPENDENCIES: Final = 500
@@ -109,7 +109,7 @@ def _after(call: Call, parents: Sequence[Call]) -> Call:
     return call._replace(job=call.job._replace(after=refs))
 
 
-def enqueue(calls: list[Call]) -> Program[list[Made]]:
+def enqueue(calls: list[Call]) -> Program[list[EnqueueResult]]:
     """Makes the jobs of a list, parents first, as few calls as their queues and order allow."""
     if len(calls) == 1 and not calls[0].job.after:
         return (yield from programs.enqueue(calls[0].queue, [calls[0].job]))
@@ -117,7 +117,7 @@ def enqueue(calls: list[Call]) -> Program[list[Made]]:
     order = _in_order(calls) if linked else list(range(len(calls)))
     if linked:
         yield from _check_other_queues(calls)
-    made: dict[int, Made] = {}
+    made: dict[int, EnqueueResult] = {}
     stand_ins: dict[str, str] = {}  # jobs of other queues that were not made, and who holds their unique names
     for indexes in _runs(calls, order, linked=linked):
         queue = calls[indexes[0]].queue

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from qdeck._errors import InvalidOption, QdeckError, ServerRefused
 from qdeck._redis.commands import Request
 from qdeck._words import counted
@@ -106,9 +106,9 @@ def confirm(queue: str, job_ids: Sequence[str], wanted: Durable, until: float | 
 
 def _wait(queue: str, job_ids: Sequence[str], wanted: Durable, seconds: float) -> Program[Durability]:
     found = True
-    for at in range(0, len(job_ids) - ops.SLICE, ops.SLICE):
-        found = found and all((yield from programs.exists(queue, job_ids[at : at + ops.SLICE])))
-    last = job_ids[(len(job_ids) - 1) // ops.SLICE * ops.SLICE :]
+    for at in range(0, len(job_ids) - transitions.SLICE, transitions.SLICE):
+        found = found and all((yield from programs.exists(queue, job_ids[at : at + transitions.SLICE])))
+    last = job_ids[(len(job_ids) - 1) // transitions.SLICE * transitions.SLICE :]
     meta, ms = keys.key(queue, "meta"), round(seconds * 1000)
     wait: Command = (b"WAITAOF", 1, wanted.replicas, ms) if wanted.fsync else (b"WAIT", wanted.replicas, ms)
     steps: list[Command] = [

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, programs, transitions
 from qdeck._errors import JobFailed, QdeckError, ResultTimeout, UnknownJob
 
 if TYPE_CHECKING:
@@ -105,8 +105,10 @@ class Job:
         """Cancels the job, in asyncio."""
         return (await self._app.aclient().run(programs.call(self._cancel_op())))[0]
 
-    def _cancel_op(self) -> ops.Op[list[str]]:
-        return ops.change(self.queue, "cancel", [(self.id, "")], event=b'{"reason":"cancelled by the application"}')
+    def _cancel_op(self) -> transitions.Transition[list[str]]:
+        return transitions.change_jobs(
+            self.queue, "cancel", [(self.id, "")], event=b'{"reason":"cancelled by the application"}'
+        )
 
 
 @dataclass(slots=True)

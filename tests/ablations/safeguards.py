@@ -113,7 +113,7 @@ SAFEGUARDS: Final = (
         name="age of an entry of the outbox",
         prevents="a deliverer that stood still delivers what was delivered and forgotten",
         file=f"{_LUA}/accept.lua",
-        text="if is_late(ARGV[2]) then return redis.error_reply('QDECK LATE') end",
+        text="if is_too_old(ARGV[2]) then return redis.error_reply('QDECK LATE') end",
         without="",
         tests=("tests/core/_engine/test_across_queues.py",),
     ),
@@ -131,7 +131,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="place of a slice in its batch",
         prevents="a slice that is sent again is done twice, or counted as skipped",
-        file=f"{_LUA}/act.lua",
+        file=f"{_LUA}/apply.lua",
         text="  local kept = redis.call('HGET', UNDO, offset)\n  if kept then",
         without="  local kept = redis.call('HGET', UNDO, offset)\n  if false then",
         tests=("tests/core/_operations/test_apply.py",),
@@ -139,7 +139,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="version of a waiting job",
         prevents="a plan acts on a job that was edited after the plan saw it",
-        file=f"{_LUA}/act.lua",
+        file=f"{_LUA}/apply.lua",
         text="  if j.versions and verb ~= 'edit' then",
         without="  if false then",
         tests=("tests/core/_operations/test_versions.py", "tests/core/_operations/test_apply.py"),
@@ -147,8 +147,8 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="score of a job in a plan",
         prevents="a plan acts on a job that died, waited or was retried again since",
-        file=f"{_LUA}/act.lua",
-        text="    same = scores[i] and (scores[i] == seen or tonumber(scores[i]) == tonumber(seen))",
+        file=f"{_LUA}/apply.lua",
+        text="    same = scores[i] and (scores[i] == planned or tonumber(scores[i]) == tonumber(planned))",
         without="    same = scores[i]",
         tests=("tests/core/_operations/test_apply.py",),
     ),

@@ -152,7 +152,7 @@ def _backlog(server: BenchServer, task: str, count: int) -> None:
 
 
 def drain(server: BenchServer, task: str, folder: Path, command: list[str] | None = None) -> processes.Drained:
-    """Lets one worker process empty a backlog of no-ops."""
+    """Lets one worker process empty a backlog of no-transitions."""
     _backlog(server, task, BACKLOG[task])
     with processes.running(server, command or processes.worker_command(), folder) as worker:
         return processes.drain(server, worker, BACKLOG[task], processes.done_count(server))

@@ -24,7 +24,7 @@ from bench import console
 from bench.console import Terminal, before_others
 from bench.figures import Figure, Sample, Setting
 from bench.processes import Stalled
-from qdeck._engine import ops, programs
+from qdeck._engine import programs, transitions
 from qdeck._redis import SyncClient
 from qdeck.admin import Writer
 
@@ -106,7 +106,9 @@ def fill(server: BenchServer, entries: int, stuck: int) -> None:
         make(args=[BIG, 0, stuck - 1, now - 2 * entries - stuck, "ready", _KINDS])
     client = SyncClient(Writer(server.url).endpoint)
     for start in range(0, stuck, 500):  # held by workers that nobody knows, with leases that are over in a moment
-        client.run(programs.call(ops.poll(BIG, f"wrk-{start // 500}", now * 1000, room=500, lease_ms=1000)))
+        client.run(
+            programs.call(transitions.poll(BIG, f"wrk-{start // 500}", now * 1000, free_slots=500, lease_ms=1000))
+        )
     client.close()
     for state, at in (("ready", now), ("dead", now - _OLD_MS)):
         for start in range(0, entries, _PART):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chaos.jobs import NOTES_URL, QUEUE
 from chaos.ledger import Ledger, wait_until
 from qdeck import chain, group
-from qdeck._engine import ops, programs
+from qdeck._engine import programs, transitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ class Fleet:
         self.workers: list[PythonProcess] = []
         # All that ends is kept, so that it can be counted.
         app.client.run(programs.make_queue(QUEUE))
-        app.client.run(programs.call(ops.configure(QUEUE, {"done_max": "1000000", "dead_max": "1000000"})))
+        app.client.run(programs.call(transitions.configure(QUEUE, {"done_max": "1000000", "dead_max": "1000000"})))
 
     def start(self, *, wait: bool = True, **options: Any) -> PythonProcess:
         """Starts a worker; with `wait` it has said that it is there."""

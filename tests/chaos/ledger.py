@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from chaos.jobs import NOTES, QUEUE
 from core._engine.picture import LIVE, Picture, check_rules, take_picture
-from qdeck._engine import codec, ops
+from qdeck._engine import codec, transitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -158,7 +158,7 @@ def pid_of(worker: str) -> int:
 
 def _sizes(picture: Picture) -> str:
     counts = {state: len(jobs) for state, jobs in picture.zsets.items() if jobs}
-    return f"{counts}, outbox {len(picture.outbox)}, bell {picture.bell}"
+    return f"{counts}, outbox {len(picture.outbox)}, wake-up {picture.wakeups}"
 
 
 def wait_until(true: Callable[[], object], timeout_s: float = 60.0, tell: Callable[[], object] = str) -> None:
@@ -173,7 +173,7 @@ def wait_until(true: Callable[[], object], timeout_s: float = 60.0, tell: Callab
 def _killed_too_often(wrong: dict[str, tuple[str, list[str]]]) -> set[str]:
     """Jobs whose workers were killed five times by chance, poison pills by the rule, and those that waited for them."""
     dead = {job_id: events for job_id, (state, events) in wrong.items() if state == "dead"}
-    found = {i for i, events in dead.items() if sum(e.startswith("crashed") for e in events) >= ops.CRASH_LIMIT}
+    found = {i for i, events in dead.items() if sum(e.startswith("crashed") for e in events) >= transitions.CRASH_LIMIT}
     while more := {
         i
         for i, events in dead.items()

@@ -132,9 +132,9 @@ def test_handler_that_does_not_stop(fleet: Fleet, task: str) -> None:
 
 
 def _paused(value: str) -> Any:
-    from qdeck._engine import ops, programs
+    from qdeck._engine import programs, transitions
 
-    return programs.call(ops.configure(QUEUE, {"paused": value}))
+    return programs.call(transitions.configure(QUEUE, {"paused": value}))
 
 
 @pytest.mark.timeout(90)

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.jobs import QUEUE, make_app
 from chaos.ledger import read_notes, wait_until
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from qdeck._engine.scripts import load
 from qdeck._errors import ServerUnreachable
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # What is found in the request of each script and of nothing else.
 _POLL = load("poll").digest
-_BEAT = load("beat").digest
+_BEAT = load("heartbeat").digest
 
 
 def test_reply_of_enqueue_lost(fleet: Fleet, make_proxy: Callable[[str], FaultProxy]) -> None:
@@ -88,8 +88,8 @@ class _Rig:
         self.proxy = proxy
         self.direct = SyncClient(Endpoint(url))
 
-    def jobs(self, name: str) -> list[ops.NewJob]:
-        return [ops.NewJob(f"{name}-{i}", 100, "100 0 aquick", b"[[],{}]") for i in range(3)]
+    def jobs(self, name: str) -> list[transitions.NewJob]:
+        return [transitions.NewJob(f"{name}-{i}", 100, "100 0 aquick", b"[[],{}]") for i in range(3)]
 
 
 def _sizes(raw: redis.Redis) -> dict[str, int]:
@@ -106,7 +106,7 @@ def test_reset_at_every_byte(url: str, raw: redis.Redis, make_proxy: Callable[[s
     rig = _Rig(url, proxy)
     client = SyncClient(Endpoint(proxy.url))
     rig.direct.run(programs.make_queue(QUEUE))
-    rig.direct.run(programs.call(ops.configure(QUEUE, {"done_max": "1000000"})))
+    rig.direct.run(programs.call(transitions.configure(QUEUE, {"done_max": "1000000"})))
     offset = number = 0
     counts = {"ready": 0, "running": 0, "done": 0}
     struck = True
@@ -123,7 +123,7 @@ def test_reset_at_every_byte(url: str, raw: redis.Redis, make_proxy: Callable[[s
                 counts["ready"] += 3
             else:
                 number += 1
-                turn = client.run(programs.call(ops.poll(QUEUE, "w1", number, room=3, lease_ms=600_000)))
+                turn = client.run(programs.call(transitions.poll(QUEUE, "w1", number, free_slots=3, lease_ms=600_000)))
                 assert [job.id for job in turn.jobs] == [f"job{offset}-{i}" for i in range(3)]
                 assert turn.jobs[0].token == f"w1:{number} "
                 struck = struck or proxy.hits > hits
@@ -131,7 +131,9 @@ def test_reset_at_every_byte(url: str, raw: redis.Redis, make_proxy: Callable[[s
                 proxy.reset_after(offset, side)
                 number += 1
                 acks = [(job.id, job.token) for job in turn.jobs]
-                after = client.run(programs.call(ops.poll(QUEUE, "w1", number, room=0, lease_ms=600_000, acks=acks)))
+                after = client.run(
+                    programs.call(transitions.poll(QUEUE, "w1", number, free_slots=0, lease_ms=600_000, acks=acks))
+                )
                 assert (after.refused, after.jobs) == ([], [])
                 counts["ready"] -= 3
                 counts["done"] += 3
@@ -236,7 +238,7 @@ def test_slow_and_jumpy_network(fleet: Fleet, make_proxy: Callable[[str], FaultP
 async def test_many_cancelled_calls(fleet: Fleet) -> None:
     """Calls cut off at any point by a cancel never let a later call read their answer."""
     client = AsyncClient(Endpoint(fleet.url), connections=4)
-    jobs = [ops.NewJob(f"c-{i}", 100, "100 0 aquick", b"[[],{}]") for i in range(300)]
+    jobs = [transitions.NewJob(f"c-{i}", 100, "100 0 aquick", b"[[],{}]") for i in range(300)]
     for i, job in enumerate(jobs):
         call = asyncio.create_task(client.run(programs.enqueue(QUEUE, [job])))
         for _ in range(i % 7):

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.ledger import wait_until
 from chaos.rolling import QUEUE, make_app
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def test_none_is_lost_and_none_is_dead(
     dice = random.Random(17)
     app = make_app(url, "new")
     app.client.run(programs.make_queue(QUEUE))
-    app.client.run(programs.call(ops.configure(QUEUE, {"done_max": "1000000"})))
+    app.client.run(programs.call(transitions.configure(QUEUE, {"done_max": "1000000"})))
 
     def start(version: str) -> PythonProcess:
         return make_process("-m", "chaos.rolling", url, version)

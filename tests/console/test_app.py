@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import UsageError
-from qdeck._engine import ops
+from qdeck._engine import transitions
 from qdeck._engine.keys import LAYOUT
 from qdeck.admin import Writer
 from qdeck_console.actions import ACTIONS
@@ -318,7 +318,7 @@ async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) ->
             raw.hset("qdeck:queues", name.encode(), 1)
             raw.hset(b"{" + name.encode() + b"}:meta", mapping={"v": LAYOUT, "ready": "3"})
         deck.enqueue(MAIL, "send", [corpus[0]])
-        run(url, ops.poll(MAIL, "evil\x1b[2J\x9bworker", 1, room=1, lease_ms=1))
+        run(url, transitions.poll(MAIL, "evil\x1b[2J\x9bworker", 1, free_slots=1, lease_ms=1))
     async with console(url, size=(160, 60)) as pilot:
         app = app_of(pilot)
         for keys in (

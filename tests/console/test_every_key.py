@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from textual.widgets import TextArea
 
-from qdeck._engine import ops
+from qdeck._engine import transitions
 from qdeck.admin import JobRecord, QueueRef, State, Writer
 from qdeck_console.actions import (
     ACTIVITY,
@@ -174,7 +174,7 @@ async def stuck(walk: Walk) -> None:
     await until(walk.pilot, "1 requeued")
     assert walk.state_of(walk.scene.stuck) == "ready"
     await walk.key("u", walk.screen.why_not("undo") or "u again undoes")
-    run(walk.url, ops.poll(QUEUE, "gone-1", 1, room=1, lease_ms=1))
+    run(walk.url, transitions.poll(QUEUE, "gone-1", 1, free_slots=1, lease_ms=1))
     await until(walk.pilot, lambda: not isinstance(walk.view.row, Left | None))  # what it was before is gone
     await walk.key("b", DONE)
 

@@ -109,7 +109,7 @@ def test_the_longest_chain_of_super() -> None:
 
 def test_private_imports_in_tests(tmp_path: Path) -> None:
     for name, text in {
-        "core/_engine/test_a.py": "from qdeck._engine import ops\nfrom qdeck._deck.deck import Deck",
+        "core/_engine/test_a.py": "from qdeck._engine import transitions\nfrom qdeck._deck.deck import Deck",
         "console/test_b.py": "from qdeck import _names\nimport qdeck._files",
         "core/test_names.py": "from qdeck import _names, __version__",
     }.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qdeck
-from qdeck._engine import ops, programs
+from qdeck._engine import programs, transitions
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._schedules import store
 from qdeck._worker import blocking_wait
@@ -204,8 +204,12 @@ async def test_the_same_in_asyncio(cluster: Cluster) -> None:
 async def test_an_agent_takes_back_what_a_dead_worker_held(cluster: Cluster) -> None:
     client = SyncClient(Endpoint(cluster.url))
     for queue in QUEUES:
-        client.run(programs.enqueue(queue, [ops.NewJob(id=f"job-{queue[8:9]}", priority=1, tail="1 0 t", body=b"x")]))
-        client.run(programs.call(ops.poll(queue, "gone", 1, room=1, lease_ms=1)))
+        client.run(
+            programs.enqueue(
+                queue, [transitions.NewJob(id=f"job-{queue[8:9]}", priority=1, template="1 0 t", body=b"x")]
+            )
+        )
+        client.run(programs.call(transitions.poll(queue, "gone", 1, free_slots=1, lease_ms=1)))
     async with (
         running(cluster.url, maintain_every=0.1, history_every=0.2, health_every=0.2, clean_every=0.2) as agent,
         AsyncWriter(cluster.url) as deck,

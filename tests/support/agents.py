@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qdeck._agent.options import Address, AgentOptions
-from qdeck._engine import ops, programs
-from qdeck._engine.ids import new_id
+from qdeck._engine import programs, transitions
+from qdeck._engine.job_ids import new_id
 from qdeck.runtime import Agent
 
 if TYPE_CHECKING:
@@ -95,18 +95,22 @@ async def running(url: str, **options: Any) -> AsyncIterator[Running]:
 
 
 def make_jobs(client: SyncClient, count: int, *, queue: str = QUEUE, body: bytes = b"[[],{}]") -> list[str]:
-    made = [ops.NewJob(id=new_id(), priority=100, tail="100 0 t", body=body) for _ in range(count)]
+    made = [transitions.NewJob(id=new_id(), priority=100, template="100 0 t", body=body) for _ in range(count)]
     client.run(programs.enqueue(queue, made))
     return [job.id for job in made]
 
 
-def claim(client: SyncClient, *, queue: str = QUEUE, room: int = 1, lease_ms: int = 60_000, worker: str = "w1") -> Any:
+def claim(
+    client: SyncClient, *, queue: str = QUEUE, free_slots: int = 1, lease_ms: int = 60_000, worker: str = "w1"
+) -> Any:
     number = int(new_id()[:13], 16)
-    return client.run(programs.call(ops.poll(queue, worker, number, room=room, lease_ms=lease_ms))).jobs
+    return client.run(
+        programs.call(transitions.poll(queue, worker, number, free_slots=free_slots, lease_ms=lease_ms))
+    ).jobs
 
 
 def bury(client: SyncClient, jobs: Any, *, queue: str = QUEUE, worker: str = "w1", **event: Any) -> None:
     text = json.dumps({"class": "pkg.Boom", "message": "no", **event}).encode()
-    endings = [ops.Ending(kind="failed", id=j.id, token=j.token, delay_ms=-1, event=text) for j in jobs]
+    endings = [transitions.Ending(kind="failed", id=j.id, token=j.token, delay_ms=-1, event=text) for j in jobs]
     number = int(new_id()[:13], 16)
-    client.run(programs.call(ops.poll(queue, worker, number, room=0, lease_ms=60_000, endings=endings)))
+    client.run(programs.call(transitions.poll(queue, worker, number, free_slots=0, lease_ms=60_000, endings=endings)))

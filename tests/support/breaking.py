@@ -117,10 +117,10 @@ def _agents(deck: Writer) -> None:
 
 def deck_job() -> Any:
     """The job of a schedule."""
-    from qdeck._engine import codec, ops
+    from qdeck._engine import codec, transitions
 
-    head = codec.Head(enqueued_ms=0, priority=100, retries=0, task="send")
-    return ops.NewJob(id="x", priority=100, tail=head.tail(), body=b"[[],{}]")
+    head = codec.JobHead(enqueued_ms=0, priority=100, retries=0, task="send")
+    return transitions.NewJob(id="x", priority=100, template=head.template(), body=b"[[],{}]")
 
 
 def states(url: str, raw: redis.Redis, queue: str) -> str:
@@ -132,8 +132,8 @@ def states(url: str, raw: redis.Redis, queue: str) -> str:
     yard.end(yard.claim()[0], kind="done")
     yard.add(4)
     yard.add(5)
-    held = yard.claim(room=2, lease_ms=LEASE_MS)
-    yard.claim(room=1, worker="w2")
+    held = yard.claim(free_slots=2, lease_ms=LEASE_MS)
+    yard.claim(free_slots=1, worker="w2")
     parent = yard.add(6, unique="only")
     yard.add(7, delay_ms=3_600_000, tags=("a",))
     yard.add(8, after=[parent])

@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from qdeck._engine import codec, ops, programs
+from qdeck._engine import codec, programs, transitions
 from qdeck._redis import SyncClient
 from qdeck.admin import NATIVE, Target, Writer
 from qdeck_console.app import ConsoleApp
@@ -69,7 +69,7 @@ async def console(url: str, *keys: str, size: tuple[int, int] = (160, 48), **opt
         yield pilot
 
 
-def run(url: str, op: ops.Op[ops.T]) -> ops.T:
+def run(url: str, op: transitions.Transition[transitions.T]) -> transitions.T:
     """Runs a step of the engine."""
     client = SyncClient(Writer(url).endpoint)
     try:
@@ -78,9 +78,13 @@ def run(url: str, op: ops.Op[ops.T]) -> ops.T:
         client.close()
 
 
-def claim(url: str, queue: str, room: int = 1, worker: str = "wrk-1", lease_ms: int = 60_000) -> list[ops.Claimed]:
+def claim(
+    url: str, queue: str, free_slots: int = 1, worker: str = "wrk-1", lease_ms: int = 60_000
+) -> list[transitions.ClaimedJob]:
     """A worker takes jobs."""
-    return run(url, ops.poll(queue, worker, time.time_ns() // 1000, room=room, lease_ms=lease_ms)).jobs
+    return run(
+        url, transitions.poll(queue, worker, time.time_ns() // 1000, free_slots=free_slots, lease_ms=lease_ms)
+    ).jobs
 
 
 def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
@@ -89,10 +93,13 @@ def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
         for number in range(len(events)):
             deck.enqueue(queue, "deliver", [number], {"tenant": "acme"}, retries=0)
     endings = [
-        ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json(event))
+        transitions.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json(event))
         for job, event in zip(claim(url, queue, len(events)), events, strict=True)
     ]
-    run(url, ops.poll(queue, "wrk-1", time.time_ns() // 1000 + 1, room=0, lease_ms=60_000, endings=endings))
+    run(
+        url,
+        transitions.poll(queue, "wrk-1", time.time_ns() // 1000 + 1, free_slots=0, lease_ms=60_000, endings=endings),
+    )
 
 
 def row(url: str, queue: str) -> QueueRow:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from qdeck._schedules import store
 from qdeck.admin import Definition, Writer, new_job
 from qdeck.messages import _registry as registry
@@ -49,21 +49,21 @@ class _Maker:
         self.deck = deck
         self.raw = raw
 
-    def turn(self, **options: Any) -> ops.Poll:
-        op = ops.poll(QUEUE, WORKER, time.monotonic_ns(), lease_ms=600_000, **options)
+    def turn(self, **options: Any) -> transitions.PollReply:
+        op = transitions.poll(QUEUE, WORKER, time.monotonic_ns(), lease_ms=600_000, **options)
         return self.deck.write(programs.call(op))
 
-    def claimed(self, *args: object, queue: str = QUEUE) -> ops.Claimed:
+    def claimed(self, *args: object, queue: str = QUEUE) -> transitions.ClaimedJob:
         job = self.deck.enqueue(queue, "send", args, priority=0).id
-        [claimed] = self.turn(room=1).jobs
+        [claimed] = self.turn(free_slots=1).jobs
         assert claimed.id == job
         return claimed
 
-    def end(self, claimed: ops.Claimed, **event: object) -> str:
+    def end(self, claimed: transitions.ClaimedJob, **event: object) -> str:
         kind = "failed" if event else "done"
         text = json.dumps({"worker": WORKER, "traceback": "line 1\nline 2", **event}).encode() if event else b""
-        ending = ops.Ending(kind=kind, id=claimed.id, token=claimed.token, delay_ms=-1, event=text)
-        self.turn(room=0, endings=[ending])
+        ending = transitions.Ending(kind=kind, id=claimed.id, token=claimed.token, delay_ms=-1, event=text)
+        self.turn(free_slots=0, endings=[ending])
         return claimed.id
 
     def move(self, state: str, job: str, age_ms: int) -> str:

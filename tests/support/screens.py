@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Input
 
-from qdeck._engine import codec, ops, programs
+from qdeck._engine import codec, programs, transitions
 from qdeck._redis import SyncClient
 from qdeck.admin import Writer, load_configuration
 from qdeck_console.app import ConsoleApp
@@ -104,7 +104,7 @@ async def command(pilot: Pilot[int], words: str) -> None:
     await pilot.press("enter")
 
 
-def run(url: str, op: ops.Op[ops.T]) -> ops.T:
+def run(url: str, op: transitions.Transition[transitions.T]) -> transitions.T:
     """One step on a queue."""
     client = SyncClient(Writer(url).endpoint)
     try:
@@ -124,15 +124,17 @@ def fill(url: str) -> None:
             error = {"class": "ConnectionError", "message": f"refused {number}", "traceback": "Traceback\n  boom"}
             fail_next(url, HOOKS, error)
         deck.enqueue(MAIL, "send", ["someone"])
-        run(url, ops.poll(MAIL, "wrk-gone", 1, room=1, lease_ms=1))
+        run(url, transitions.poll(MAIL, "wrk-gone", 1, free_slots=1, lease_ms=1))
         deck.enqueue(MAIL, "send", ["other"])
-        run(url, ops.configure(SEARCH, {"paused": "1"}))  # by nobody: the log of operations is empty
+        run(url, transitions.configure(SEARCH, {"paused": "1"}))  # by nobody: the log of operations is empty
 
 
 def fail_next(url: str, queue: str, event: Mapping[str, object], *, retry_ms: int = -1) -> str:
     """Runs the next job of a queue and lets it fail; by default it dies."""
     at = time.time_ns() // 1000
-    [job] = run(url, ops.poll(queue, "wrk-1", at, room=1, lease_ms=60_000)).jobs
-    ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=retry_ms, event=codec.encode_json(event))
-    run(url, ops.poll(queue, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
+    [job] = run(url, transitions.poll(queue, "wrk-1", at, free_slots=1, lease_ms=60_000)).jobs
+    ending = transitions.Ending(
+        kind="failed", id=job.id, token=job.token, delay_ms=retry_ms, event=codec.encode_json(event)
+    )
+    run(url, transitions.poll(queue, "wrk-1", at + 1, free_slots=0, lease_ms=60_000, endings=[ending]))
     return job.id

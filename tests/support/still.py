@@ -23,7 +23,7 @@ from unittest import mock
 import msgspec
 
 from qdeck._deck import history
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, programs, transitions
 from qdeck._operations import batches
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._redis.commands import Offload, Pause, Request, raw_of, request_of
@@ -149,7 +149,9 @@ def paint(url: str, raw: redis.Redis) -> None:
                 number = NOW_MS * 1000
                 client.run(
                     programs.call(
-                        ops.poll(names.SEARCH, name, number, room=running, lease_ms=30_000, now=NOW_MS - 2_000)
+                        transitions.poll(
+                            names.SEARCH, name, number, free_slots=running, lease_ms=30_000, now=NOW_MS - 2_000
+                        )
                     )
                 )
     finally:
@@ -202,7 +204,7 @@ def _schedules(raw: redis.Redis) -> None:
         ("digest", names.DIGEST, "send_digest", "*/30 * * * *"),
         ("reindex", names.SEARCH, "reindex", "15 * * * 1-5"),
     ):
-        job = NewJob("", 100, codec.Head(enqueued_ms=0, priority=100, retries=3, task=task).tail(), b"[[],{}]")
+        job = NewJob("", 100, codec.JobHead(enqueued_ms=0, priority=100, retries=3, task=task).template(), b"[[],{}]")
         raw.hset("qdeck:schedules", name, Definition.of(name, queue, job, cron=cron).encode())
         turn = NOW_MS // 1000 - 571
         raw.hset(

@@ -7,7 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, programs, transitions
 from qdeck._engine.codec import BAND
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Yard:
     def running(self, expired_s: float, worker: str = "w1") -> str:
         """A job whose lease ran out so long ago."""
         job = self.deck.enqueue(self.queue, "t", [1], priority=0).id
-        self._turn(worker, room=1)
+        self._turn(worker, free_slots=1)
         self.raw.zadd(self.key("running"), {job: self._since(expired_s)})
         return job
 
@@ -67,17 +67,17 @@ class Yard:
         if state == "cancelled":
             self.deck.apply(self.deck.plan("cancel", self.queue, ids=[job]))
         else:
-            [claimed] = self._turn("w1", room=1).jobs
+            [claimed] = self._turn("w1", free_slots=1).jobs
             event = json.dumps({"class": "Boom", "message": "x"}).encode()
             kind = "failed" if state == "dead" else "done"
-            ending = ops.Ending(kind=kind, id=job, token=claimed.token, delay_ms=-1, event=event)
-            self._turn("w1", room=0, endings=[ending])
+            ending = transitions.Ending(kind=kind, id=job, token=claimed.token, delay_ms=-1, event=event)
+            self._turn("w1", free_slots=0, endings=[ending])
         self.raw.zadd(self.key(state), {job: self._since(age_s)})
         return job
 
     def orphan(self, age_s: float, part: str = "head") -> str:
         """A record that belongs to no job."""
-        head = codec.Head(enqueued_ms=0, priority=100, retries=0, task="t").tail()
+        head = codec.JobHead(enqueued_ms=0, priority=100, retries=0, task="t").template()
         job = f"{self._since(age_s) * 1000:013x}{next(self._numbers):07d}"
         self.raw.hset(self.key(part), job, f"{self._since(age_s)} {head}" if part == "head" else "[[],{}]")
         return job
@@ -93,7 +93,7 @@ class Yard:
     def _since(self, age_s: float) -> int:
         return self.now_ms - round(age_s * 1000)
 
-    def _turn(self, worker: str, **options: Any) -> ops.Poll:
+    def _turn(self, worker: str, **options: Any) -> transitions.PollReply:
         return self.deck.write(
-            programs.call(ops.poll(self.queue, worker, time.monotonic_ns(), lease_ms=60_000, **options))
+            programs.call(transitions.poll(self.queue, worker, time.monotonic_ns(), lease_ms=60_000, **options))
         )

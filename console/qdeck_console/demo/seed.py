@@ -82,14 +82,14 @@ class Seeder:
             calls = [produce.one(kind, self._rng) for _ in range(count)]
             at = self._now - 2 * MINUTE_MS
             self._past.enqueue(calls, at)
-            self._past.complete(queue, at + 1_700, self._past.claim(queue, at + 900, room=count))
+            self._past.complete(queue, at + 1_700, self._past.claim(queue, at + 900, free_slots=count))
 
     def _stuck(self) -> None:
         """Two imports whose worker is gone. Nobody serves their queue, so nobody takes them back."""
         calls = [tasks.import_feed.call(f"https://feeds.example/{name}.xml") for name in ("north", "south", "west")]
         at = self._now - 9 * MINUTE_MS
         self._past.enqueue(calls, at)
-        self._past.claim(names.IMPORTS, at + 40_000, room=2, lease_ms=120_000)
+        self._past.claim(names.IMPORTS, at + 40_000, free_slots=2, lease_ms=120_000)
 
     def _paused(self) -> None:
         calls = [tasks.issue_invoice.call(20_260_000 + n, self._rng.randrange(900, 90_000)) for n in range(18)]

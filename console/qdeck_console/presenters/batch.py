@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import KEEP_BYTES
+from qdeck.admin import MAX_UNDO_BYTES
 from qdeck_console import format as fmt
 from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, rule_name, sign, what_became
 from qdeck_console.presenters.charts import thin_bar
@@ -195,7 +195,7 @@ def _words(words: str, cells: int) -> list[Line]:
 
 def _store(outcomes: BatchOutcomes, cells: int) -> list[Line]:
     """How full the room for all undo is."""
-    most = f"{KEEP_BYTES // 2**20}"
+    most = f"{MAX_UNDO_BYTES // 2**20}"
     value = [*fmt.size(outcomes.all_kept_bytes), (" of ", "muted"), (most, "text"), (" MB", "muted")]
-    share = outcomes.all_kept_bytes / KEEP_BYTES
+    share = outcomes.all_kept_bytes / MAX_UNDO_BYTES
     return [_head_with("undo store", value, cells), tuple(thin_bar(share, cells, "muted"))]

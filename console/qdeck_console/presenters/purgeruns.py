@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck.admin import KEEP_BYTES
+from qdeck.admin import MAX_UNDO_BYTES
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import section
@@ -27,7 +27,7 @@ _DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "expire": (("expire",), "strong bold"),
 }
 
-_ROOM: Final = f"{KEEP_BYTES >> 20} MiB"
+_ROOM: Final = f"{MAX_UNDO_BYTES >> 20} MiB"
 _KEPT: Final = 1.25  # bytes kept for undo for each of an entry: its score, its place and names are kept beside it
 
 
@@ -154,8 +154,8 @@ def confirm_rows(
         rows.append(("handlers", totals.failure_handlers, "warn bold", "failure handlers will be made"))
     if tail.skipped:
         rows.append(("left out", len(tail.skipped), "strong bold", tail.skipped[0].why))
-    if undo_bytes + sums.bytes * _KEPT > KEEP_BYTES:
-        words = f"{size_words(sums.bytes)}, and {size_words(max(0, KEEP_BYTES - undo_bytes))} of room to keep them"
+    if undo_bytes + sums.bytes * _KEPT > MAX_UNDO_BYTES:
+        words = f"{size_words(sums.bytes)}, and {size_words(max(0, MAX_UNDO_BYTES - undo_bytes))} of room to keep them"
         rows += [("undo", "a part", "warn bold", words), ("", "", "text", "what finds no room is done for good")]
     else:
         until = f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(sums.bytes)} of {_ROOM}"

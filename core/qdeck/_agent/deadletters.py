@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck.payload import mask_text
 from qdeck._deck.queue_ref import Feature, named
 from qdeck._engine import keys
-from qdeck._engine.numbers import clipped
+from qdeck._engine.stored_numbers import clamped
 from qdeck._errors import UsageError
 from qdeck._redis import reads
 from qdeck._words import iso
@@ -64,7 +64,7 @@ async def _newest(client: AsyncClient, queues: Sequence[QueueRef]) -> list[tuple
 def _read_newest(queues: Sequence[str]) -> Program[list[int]]:
     calls = [(b"ZRANGE", keys.key(queue, "dead"), -1, -1, b"WITHSCORES") for queue in queues]
     replies = yield from reads.fetch_all(calls)
-    return [clipped(flat[1]) if flat else 0 for queue, flat in zip(queues, replies, strict=True)]
+    return [clamped(flat[1]) if flat else 0 for queue, flat in zip(queues, replies, strict=True)]
 
 
 def _moment(record: JobRecord) -> int:

@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from qdeck._engine.numbers import whole
+from qdeck._engine.stored_numbers import whole
 from qdeck._hidden import HIDDEN, json_escape
 
 if TYPE_CHECKING:

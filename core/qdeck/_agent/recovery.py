@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import workers
-from qdeck._engine import keys, ops, programs
-from qdeck._engine.numbers import digits
+from qdeck._engine import keys, programs, transitions
+from qdeck._engine.stored_numbers import digits
 from qdeck._redis import reads
 from qdeck._redis.commands import ordered
 from qdeck._redis.errors import is_error
@@ -110,11 +110,11 @@ def do_work(work: QueueWork, done: WorkDone) -> Program[None]:
 
 def _reap(queue: str, done: WorkDone) -> Program[None]:
     for _ in range(MOST_SWEEPS):
-        reaped = yield from programs.call(ops.reap(queue, REAP_SLICE))
+        reaped = yield from programs.call(transitions.reap(queue, REAP_SLICE))
         done.warned += reaped.warned
-        done.requeued += reaped.back
+        done.requeued += reaped.requeued
         done.buried += reaped.buried
-        if reaped.warned + reaped.back + reaped.buried < REAP_SLICE:
+        if reaped.warned + reaped.requeued + reaped.buried < REAP_SLICE:
             return
 
 
@@ -133,7 +133,7 @@ def _deliver(queue: str, done: WorkDone) -> Program[None]:
 
 def _trim(queue: str, done: WorkDone) -> Program[None]:
     for _ in range(MOST_SWEEPS):
-        count = yield from programs.call(ops.trim(queue))
+        count = yield from programs.call(transitions.trim(queue))
         done.trimmed += count
         if count == 0:
             return

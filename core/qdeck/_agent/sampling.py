@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import history
 from qdeck._deck.history import COARSE, FINE, LATEST, Sample, Tier
-from qdeck._engine.numbers import digits
+from qdeck._engine.stored_numbers import digits
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 

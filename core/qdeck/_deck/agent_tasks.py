@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
-from qdeck._engine.numbers import digits, score_ms
+from qdeck._engine.stored_numbers import digits, score_ms
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import Command, ask
 

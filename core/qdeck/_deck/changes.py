@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qdeck._deck import native
 from qdeck._deck.model import Settings
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from qdeck._errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def set_paused(memory: native.Memory, queue: str, *, paused: bool) -> Program[Se
     """Pauses or resumes a queue that is there."""
     yield from native.need_queue(memory, queue)
     before = yield (b"HGET", keys.key(queue, "meta"), "paused")
-    yield from programs.call(ops.configure(queue, {"paused": "1" if paused else ""}))
+    yield from programs.call(transitions.configure(queue, {"paused": "1" if paused else ""}))
     return Settings(queue=queue, paused=paused, changed=(before is not None) != paused)
 
 
@@ -45,4 +45,4 @@ def set_limits(
         "limit": "" if running is None else str(running),
         "rate": "" if rate is None else f"{rate[0]} {round(rate[1] * 1000)}",
     }
-    yield from programs.call(ops.configure(queue, settings))
+    yield from programs.call(transitions.configure(queue, settings))

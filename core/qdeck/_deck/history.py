@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck._engine.numbers import MOST, digits
+from qdeck._engine.stored_numbers import MAX_NUMBER, digits
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
@@ -116,7 +116,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return min(value, MOST), at
+            return min(value, MAX_NUMBER), at
         if (shift := shift + 7) > _WIDEST:
             break
     return value, at + 1  # beyond the end: torn

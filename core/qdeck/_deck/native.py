@@ -13,7 +13,7 @@ from qdeck._deck.model import NATIVE, QueueRef, QueueRow, Snapshot, Totals, Unkn
 from qdeck._deck.server import read_server
 from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._engine import keys
-from qdeck._engine.numbers import need
+from qdeck._engine.stored_numbers import require_integer
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, UsageError
 from qdeck._redis import keyspace, reads
 from qdeck._redis.commands import ask
@@ -353,9 +353,9 @@ def _row(name: str, reply: Any) -> QueueRow | None:
     if version != VERSION:
         return QueueRow(name=name, problem=_other_layout(version))
     try:
-        counts = [0 if raw is None else need(raw) for raw in reply[5:]]
-        rate = tuple(need(word) for word in reply[3].split()) if reply[3] else None
-        limit = need(reply[2]) if reply[2] else None
+        counts = [0 if raw is None else require_integer(raw) for raw in reply[5:]]
+        rate = tuple(require_integer(word) for word in reply[3].split()) if reply[3] else None
+        limit = require_integer(reply[2]) if reply[2] else None
     except ValueError:
         meta = keys.key(name, "meta").decode()
         problem = Unreadable(code=UnreadableCode.GARBAGE, what="the counters", key=meta)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qdeck._engine import codec, programs
-from qdeck._engine.ids import check_id, new_id
-from qdeck._engine.ops import Made, NewJob
+from qdeck._engine.job_ids import check_id, new_id
+from qdeck._engine.transitions import EnqueueResult, NewJob
 from qdeck._errors import DependencyCycle, InvalidOption, UnknownDependency
 from qdeck._names import QueueName
 from qdeck._options import (
@@ -56,7 +56,7 @@ def new_job(
     refs = _refs(after, queue)
     if job_id in refs:
         raise DependencyCycle(f"job {job_id!r} would wait for itself", hint="name another job to wait for")
-    head = codec.Head(
+    head = codec.JobHead(
         enqueued_ms=0,
         priority=read_priority("priority", priority),
         retries=options.retries,
@@ -69,7 +69,7 @@ def new_job(
     return NewJob(
         id=job_id,
         priority=head.priority,
-        tail=head.tail(),
+        template=head.template(),
         body=codec.encode_call(own, tuple(args), dict(kwargs or {})),
         delay_ms=None if delay is None else read_duration("delay", delay),
         due_ms=None if at is None else read_due(at),
@@ -87,7 +87,7 @@ def _refs(after: Iterable[str], queue: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(refs))
 
 
-def enqueue(queue: str, job: NewJob) -> Program[Made]:
+def enqueue(queue: str, job: NewJob) -> Program[EnqueueResult]:
     """Makes the job, after looking that those of other queues that it waits for are there."""
     for ref in job.after:
         other_id, _, other = ref.partition("@")

@@ -13,7 +13,7 @@ from qdeck._schedules.model import Definition
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import NewJob
+    from qdeck._engine.transitions import NewJob
     from qdeck._redis.commands import Program
 
 
@@ -68,12 +68,12 @@ def _changed_job(
 ) -> NewJob:
     """The job of a schedule with other arguments or options; what its program gave it stays."""
     old_args, old_kwargs = codec.decode_call(old.body)
-    kept = codec.read_head(b"0 " + old.tail.encode())
+    kept = codec.read_head(b"0 " + old.template.encode())
     fresh = new_job(
         old.queue, old.task, args or (), kwargs, priority=100 if priority is None else priority, retries=retries,
         tags=tags,
     )  # fmt: skip
-    new = codec.read_head(b"0 " + fresh.tail.encode())
+    new = codec.read_head(b"0 " + fresh.template.encode())
     head = replace(
         kept,
         expires_ms=None,
@@ -85,4 +85,4 @@ def _changed_job(
     body = codec.encode_call(
         old.task, tuple(old_args if args is None else args), old_kwargs if kwargs is None else dict(kwargs)
     )
-    return fresh._replace(priority=head.priority, tail=head.tail(), body=body, unique=old.unique)
+    return fresh._replace(priority=head.priority, template=head.template(), body=body, unique=old.unique)

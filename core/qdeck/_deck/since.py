@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._engine import codec
-from qdeck._engine.numbers import whole
+from qdeck._engine.stored_numbers import whole
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 

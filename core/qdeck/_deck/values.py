@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck._engine import keys, ops
+from qdeck._engine import keys, transitions
 from qdeck._redis import reads
 from qdeck._redis.commands import Each, Request
 
@@ -34,8 +34,8 @@ def read_values(
 ) -> Program[list[list[bytes | None]]]:
     """Return a column of values for each part, in the order of the ids.
 
-    One round trip requests at most `ops.SLICE_BYTES`, or a single value that is larger. Lengths that were read before
-    are not read again.
+    One round trip requests at most `transitions.SLICE_BYTES`, or a single value that is larger. Lengths that were read
+    before are not read again.
     """
     columns: list[list[bytes | None]] = [[] for _ in parts]
     known = lengths or {}
@@ -66,7 +66,7 @@ def _slices(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Parts that one call may carry, each as start, end and bytes."""
     start = size = 0
     for at, length in enumerate(lengths):
-        if at > start and (at - start >= _CALL or size + length > ops.SLICE_BYTES):
+        if at > start and (at - start >= _CALL or size + length > transitions.SLICE_BYTES):
             yield start, at, size
             start, size = at, 0
         size += length
@@ -78,7 +78,7 @@ def _round_trips(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
     some: list[_Piece] = []
     size = 0
     for piece in pieces:
-        if some and size + piece.bytes > ops.SLICE_BYTES:
+        if some and size + piece.bytes > transitions.SLICE_BYTES:
             yield some
             some, size = [], 0
         some.append(piece)

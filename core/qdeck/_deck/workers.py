@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck.model import WorkerRow
-from qdeck._engine import codec, keys, numbers
+from qdeck._engine import codec, keys, stored_numbers
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
@@ -47,7 +47,7 @@ def read_worker(name: bytes, raw: bytes, requested: bytes | None, now_ms: int) -
         said = {}
 
     def number(field: str) -> int | None:
-        return numbers.whole(said.get(field))
+        return stored_numbers.whole(said.get(field))
 
     def word(field: str) -> str | None:
         value = said.get(field)
@@ -78,7 +78,7 @@ def read_worker(name: bytes, raw: bytes, requested: bytes | None, now_ms: int) -
 
 def _queues(said: Any) -> dict[str, int]:
     if isinstance(said, dict):
-        return {str(name): numbers.whole(weight) or 1 for name, weight in said.items()}
+        return {str(name): stored_numbers.whole(weight) or 1 for name, weight in said.items()}
     return {str(name): 1 for name in said} if isinstance(said, list) else {}
 
 

@@ -1,4 +1,4 @@
-"""What is written into the hashes of a queue, and how it is read back: heads, attempts, leases, events, payloads."""
+"""Format of the values in a queue's hashes: heads, attempts, leases, events, payloads."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._engine.numbers import digits, need, score_ms
+from qdeck._engine.stored_numbers import digits, require_integer, score_ms
 from qdeck._errors import PayloadNotSerializable, PayloadTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_PAYLOAD: Final = 1024 * 1024
-UNREADABLE: Final = "unreadable"  # the kind of an event that is none of ours
+UNREADABLE: Final = "unreadable"  # the kind of an event of another program
 MAX_PRIORITY: Final = 899
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
 
 class UnreadableRecord(ValueError):
-    """What is stored about a job cannot be read: somebody changed it."""
+    """A stored value of a job that cannot be read."""
 
 
 def read_whole(text: str | bytes, what: str) -> int:
-    """A whole number of at most 15 digits, as the scripts read it; raises `UnreadableRecord` with what it should be."""
+    """Return a whole number of at most 15 digits, as the scripts read it; raise `UnreadableRecord` for another text."""
     found = digits(text)
     if found is not None:
         return found
@@ -33,8 +33,8 @@ def read_whole(text: str | bytes, what: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """The few short facts about a job that every step needs."""
+class JobHead:
+    """The short facts about a job that every transition needs."""
 
     enqueued_ms: int
     priority: int
@@ -49,13 +49,13 @@ class Head:
     limit_ms: int | None = None
     backoff: str | None = None
     on_failure: str | None = None
-    handler_tail: str | None = None
+    handler_template: str | None = None
     run_anyway: bool = False
     keep_ms: int | None = None
     origin: str | None = None
 
-    def tail(self) -> str:
-        """All but the time of enqueueing, which the server adds."""
+    def template(self) -> str:
+        """Return the head without the time of enqueueing, which the server adds."""
         lines = [f"{self.priority} {self.retries} {self.task}"]
         if self.name is not None:
             lines.append(f"n{self.name}")
@@ -68,7 +68,12 @@ class Head:
                 lines.append(f"{letter}{number}")
         if self.expires_after_ms is not None:
             lines.append(f"x+{self.expires_after_ms}")
-        for letter, text in (("b", self.backoff), ("f", self.on_failure), ("h", self.handler_tail), ("o", self.origin)):
+        for letter, text in (
+            ("b", self.backoff),
+            ("f", self.on_failure),
+            ("h", self.handler_template),
+            ("o", self.origin),
+        ):
             if text is not None:
                 lines.append(f"{letter}{text}")
         if self.run_anyway:
@@ -80,8 +85,8 @@ _WAITING: Final = ("ready", "delayed", "blocked")
 _NEWLINE: Final = b"\n"
 
 
-def read_head(raw: bytes) -> Head:
-    """Reads a head; what a newer version added is passed over. Raises `UnreadableRecord` when it is none."""
+def read_head(raw: bytes) -> JobHead:
+    """Read a head; skip what a newer version added. Raise `UnreadableRecord` for another text."""
     first, *rest = raw.decode("utf-8", "replace").split("\n")
     words = first.split(" ", 3)
     if len(words) != 4 or not words[3]:
@@ -96,7 +101,7 @@ def read_head(raw: bytes) -> Head:
         text = extra.get(letter)
         return read_whole(text, what) if text else None
 
-    return Head(
+    return JobHead(
         enqueued_ms=enqueued,
         priority=priority,
         retries=read_whole(words[2], "number of retries"),
@@ -109,23 +114,23 @@ def read_head(raw: bytes) -> Head:
         limit_ms=number("m", "time limit"),
         backoff=extra.get("b"),
         on_failure=extra.get("f"),
-        handler_tail=extra.get("h"),
+        handler_template=extra.get("h"),
         run_anyway=extra.get("d") == "run",
         keep_ms=number("k", "time to keep its result"),
         origin=extra.get("o"),
     )
 
 
-def version_seen(state: str, score: str, head: bytes | None) -> str:
-    """What a plan keeps of a job that does not run: its score, and its version if it waits and was changed."""
+def version_of(state: str, score: str, head: bytes | None) -> str:
+    """Return the version of a job that does not run: its score, and the number of its last change if it waits."""
     at = -1 if head is None or state not in _WAITING else head.find(b"\nv")
     if head is None or at < 0:
         return score
     return f"{score} {head[at + 2 :].partition(_NEWLINE)[0].decode('utf-8', 'replace')}"
 
 
-def score_seen(seen: str) -> float:
-    """The score in what a plan keeps of a job."""
+def score_of(seen: str) -> float:
+    """Return the score in a version."""
     return float(seen.partition(" ")[0])
 
 
@@ -138,7 +143,7 @@ def _expiry(text: str | None, enqueued_ms: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How often a job ran: runs that failed, runs whose worker died, and outages that took it down."""
+    """How often attempts at a job failed, crashed their worker, or ended in an outage."""
 
     failed: int = 0
     crashes: int = 0
@@ -146,7 +151,7 @@ class Attempts:
 
 
 def read_attempts(raw: bytes | None) -> Attempts:
-    """Read the attempts of a job; none means that none failed. Those of a dead job end in the digest of its group."""
+    """Read the attempts of a job; None means none. Those of a dead job end with the id of its group."""
     if not raw:
         return Attempts()
     words = raw.split(b" ", 3)
@@ -156,7 +161,7 @@ def read_attempts(raw: bytes | None) -> Attempts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class JobLease:
     """A worker's claim on a running job."""
 
     worker: str
@@ -168,16 +173,16 @@ class Lease:
     cancel_requested: bool
 
 
-def read_lease(raw: bytes) -> Lease:
-    """Reads a lease."""
+def read_lease(raw: bytes) -> JobLease:
+    """Read a lease."""
     words = raw.decode("utf-8", "replace").split(" ")
     token, claimed, length, score = words[:4]
     flags = words[4] if len(words) > 4 else ""
-    return Lease(
+    return JobLease(
         worker=token.rpartition(":")[0],
         token=token,
-        claimed_ms=need(claimed),
-        lease_ms=need(length),
+        claimed_ms=require_integer(claimed),
+        lease_ms=require_integer(length),
         ready_ms=_place(score) % BAND,
         expired_once="?" in flags,
         cancel_requested="c" in flags,
@@ -192,7 +197,7 @@ def _place(score: str) -> int:
 
 
 BAND: Final = 10**13
-UNKNOWN_TASK: Final = "unknown_task"  # the event of a job whose worker did not know its task
+UNKNOWN_TASK: Final = "unknown_task"  # the event of a job whose worker lacks its task
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +210,7 @@ class Event:
 
 
 def read_events(raw: bytes | None) -> list[Event]:
-    """Reads the events of a job, oldest first; a line that is not ours is kept as text."""
+    """Read the events of a job, oldest first; keep another program's line as text."""
     events = []
     for line in (raw or b"").split(b"\n"):
         at, _, rest = line.partition(b" ")
@@ -225,7 +230,7 @@ def read_events(raw: bytes | None) -> list[Event]:
 
 
 def encode_call(task: str, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int = MAX_PAYLOAD) -> bytes:
-    """The payload of a call: JSON `[args, kwargs]`."""
+    """Return the payload of a call: JSON `[args, kwargs]`."""
     try:
         body = _encoder.encode((args, kwargs))
         if not _UNCHANGED.issuperset(map(type, args)):
@@ -246,7 +251,7 @@ def encode_call(task: str, args: tuple[Any, ...], kwargs: dict[str, Any], limit:
 
 
 def decode_call(body: bytes) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments of a call; raises `ValueError` when the payload is not one."""
+    """Return the arguments of a call; raise `ValueError` when the payload is not one."""
     try:
         args, kwargs = _decoder.decode(body)
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
@@ -257,14 +262,14 @@ def decode_call(body: bytes) -> tuple[list[Any], dict[str, Any]]:
 
 
 def encode_json(value: Any) -> bytes:
-    """A value as JSON text; for what we made ourselves."""
+    """Return one of our own values as JSON."""
     return _encoder.encode(value)
 
 
 def encode_value(value: Any) -> bytes:
-    """A value of an application as JSON text; raises rather than let it arrive as something else."""
+    """Return a value of an application as JSON; raise for one that would arrive as something else."""
     text = _encoder.encode(value)
-    # After the encoder, which has stopped at anything without an end.
+    # After the encoder, which has refused what refers to itself.
     _refuse_what_changes((value,))
     return text
 
@@ -274,7 +279,7 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 
 
 def _refuse_what_changes(values: Iterable[Any]) -> None:
-    """The encoder turns NaN into null and bytes into base64 text without a word."""
+    """Refuse values that the encoder changes silently: NaN into null, bytes into base64 text."""
     for value in values:
         kind = type(value)
         if kind in _UNCHANGED:
@@ -293,12 +298,12 @@ def _refuse_what_changes(values: Iterable[Any]) -> None:
         elif isinstance(value, _BYTES):
             raise TypeError(f"JSON has no bytes: {bytes(value[:20])!r}")
         else:
-            # Dates, sets, dataclasses and the like, which are rare: as what they are written.
+            # Dates, sets and dataclasses are rare: check what is written for them.
             _refuse_what_changes((msgspec.to_builtins(value, builtin_types=_BYTES),))
 
 
 def decode_json(raw: bytes) -> Any:
-    """A value from JSON text. What is nested too deeply is not readable, like what is no JSON at all."""
+    """Return a value from JSON; raise `DecodeError` also for one that is nested too deeply."""
     try:
         return _decoder.decode(raw)
     except RecursionError as error:
@@ -306,7 +311,7 @@ def decode_json(raw: bytes) -> Any:
 
 
 def read_netstrings(raw: bytes) -> list[bytes]:
-    """The parts of the body that a script made for a failure handler."""
+    """Return the parts of a failure handler's body, which a script wrote."""
     parts, at = [], 0
     while at < len(raw):
         colon = raw.index(b":", at)

@@ -1,4 +1,4 @@
-"""Names of the keys of a native queue: one hash tag per queue, so that all of it lives in one slot of a cluster."""
+"""Keys of a native queue: one hash tag per queue keeps all of them in one slot of a cluster."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ PARTS: Final[dict[str, tuple[str, str]]] = {
 }
 
 QUEUES: Final = "qdeck:queues"  # hash: queue → ms registered
-WORKERS: Final = "qdeck:workers"  # hash: worker → what it says about itself (JSON)
+WORKERS: Final = "qdeck:workers"  # hash: worker → its description (JSON)
 TASKS: Final = "qdeck:tasks"  # hash: worker → the tasks it can run (JSON)
-CONTROL: Final = "qdeck:control"  # hash: worker → what it is asked to do
-ACTIVITY: Final = "qdeck:activity"  # stream: what operators did
+CONTROL: Final = "qdeck:control"  # hash: worker → `stop` or `quiet`, when requested
+ACTIVITY: Final = "qdeck:activity"  # stream: operations
 MESSAGES: Final = "{qdeck:messages}"  # tag of the keys of temporary queues
 MAINTENANCE_TASKS: Final = ("maintain", "history", "clean", "health", "purge")  # `qdeck:agent:{qdeck:<task>}`
-UNDO: Final = "qdeck:undo"  # hash: batch → what can be undone until when (JSON)
+UNDO: Final = "qdeck:undo"  # hash: batch → its record (JSON)
 
 
 def key(queue: str, part: str) -> bytes:
-    """The key of one part of a queue; `part` is the word that scripts use (`dead`, not `dead_letter`)."""
+    """Return the key of one part of a queue; `part` is the word that scripts use (`dead`, not `dead_letter`)."""
     return f"{{{queue}}}:{PARTS[part][0]}".encode()
 
 
 def undo_key(queue: str, batch: str) -> bytes:
-    """The key of what a batch took from a queue."""
+    """Return the key that keeps the undo of a batch in a queue."""
     return key(queue, "undo") + b":" + batch.encode()
 
 
 def part_type(part: str) -> str:
-    """The type that the key of a part has on the server."""
+    """Return the type that the key of a part has on the server."""
     return PARTS[part][1]

@@ -1,4 +1,4 @@
-"""Programs made of operations: what one call cannot do, because it takes another queue or another try."""
+"""Programs on native queues: run transitions, enqueue, deliver outboxes, peek."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from qdeck._engine import acts, keys, ops, outbox
-from qdeck._engine.numbers import score_ms
+from qdeck._engine import batch_transitions, keys, outbox_entries, transitions
+from qdeck._engine.stored_numbers import score_ms
 from qdeck._errors import QdeckError
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import Request, ask
@@ -17,25 +17,25 @@ from qdeck._redis.errors import LOST, Late, NewQueue, UnknownScript, good, is_er
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from qdeck._engine.ops import Made, NewJob, Op
     from qdeck._engine.scripts import QueueScript
+    from qdeck._engine.transitions import EnqueueResult, NewJob, Transition
     from qdeck._redis.commands import Arg, Program
 
 T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
-_ANNOUNCEMENTS: Final = 5  # tries to enqueue jobs soon after they were announced
-TAKEN: Final = 2  # the answer of a queue in which the id of a job is taken
-REFUSED, RETURNED = b" refused", b" returned"  # what follows a place that a queue keeps of such a job
-_FIRST_PAGE: Final = 16  # entries of an outbox read at first: nobody knows yet how large they are
+_ANNOUNCEMENTS: Final = 5  # attempts to enqueue jobs soon after they were announced
+TAKEN: Final = 2  # the reply of a queue in which the id of a job is taken
+REFUSED, RETURNED = b" refused", b" returned"  # suffix of the place that a queue keeps of such a job
+_FIRST_PAGE: Final = 16  # entries of an outbox in the first read: their size is unknown
 
 
-def call(op: Op[T]) -> Program[T]:
-    """Runs one operation; loads its script and makes its queue when they are not there yet."""
+def call(op: Transition[T]) -> Program[T]:
+    """Run one transition; load its script and create its queue when they are missing."""
     return op.read((yield from _on_queue(op.script, op.queue, op.request())))
 
 
-def call_each(calls: Sequence[Op[T]]) -> Program[list[T | QdeckError]]:
-    """Run operations of one script on queues in one round trip; an error of one is a value among the results."""
+def call_each(calls: Sequence[Transition[T]]) -> Program[list[T | QdeckError]]:
+    """Run transitions of one script on several queues in one round trip; an error is a value among the results."""
     found: list[T | QdeckError | None] = [None] * len(calls)
     todo, made = list(range(len(calls))), set[str]()
     script = calls[0].script
@@ -62,7 +62,7 @@ def call_each(calls: Sequence[Op[T]]) -> Program[list[T | QdeckError]]:
 
 
 def run_on_queue(script: QueueScript, queue: str, args: Sequence[Arg], more_keys: Sequence[bytes] = ()) -> Program[Any]:
-    """Run a script on a queue, which is made when it is not there yet, and return its reply."""
+    """Run a script on a queue, create the queue when it is missing, and return the reply."""
     keys = (*script.keys(queue), *more_keys)
     return (yield from _on_queue(script, queue, Request((script.call(keys, args),), keys[0], script=script)))
 
@@ -84,16 +84,17 @@ def _on_queue(script: QueueScript, queue: str, request: Request) -> Program[Any]
 
 
 def make_queue(queue: str) -> Program[None]:
-    """Registers a queue, then makes it: a name too many in the registry is harmless, one too few is not."""
+    """Register a queue, then create it: a surplus name in the registry is harmless, a missing one is not."""
     registry = keys.QUEUES.encode()
     [stamp] = yield ask((b"TIME",), key=registry)
     yield Request(((b"HSETNX", registry, queue, (reads.stamp(stamp) or 0) // 1000 * 1000),), registry)
-    yield from call(ops.init(queue))
+    yield from call(transitions.init(queue))
 
 
-def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Made]]:
-    """Makes any number of jobs, a slice at a time, after telling other queues who waits for their jobs."""
-    made: list[Made] = []
+def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[EnqueueResult]]:
+    """Make any number of jobs, a slice at a time, after announcing to other queues which of their jobs they wait
+    for."""
+    made: list[EnqueueResult] = []
     stand_ins: dict[str, str] = {}
     for part in _slices(jobs):
         part = [wait_for(job, stand_ins) for job in part] if stand_ins else part
@@ -103,25 +104,25 @@ def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Ma
     return made
 
 
-def _make(queue: str, jobs: Sequence[NewJob], now: int) -> Program[list[Made]]:
-    """Makes the jobs of one call. Those that wait for jobs of other queues are announced there first.
+def _make(queue: str, jobs: Sequence[NewJob], now: int) -> Program[list[EnqueueResult]]:
+    """Make the jobs of one call. Those that wait for jobs of other queues are announced there first.
 
-    So a job whose producer dies never waits for one that does not know of it. What was announced too long ago is
-    announced again.
+    Otherwise a job whose producer dies could wait for a parent that never releases it. An announcement that is too
+    old is repeated.
     """
     if not any("@" in ref for job in jobs for ref in job.after):
-        return (yield from call(ops.enqueue(queue, jobs, now)))
+        return (yield from call(transitions.enqueue(queue, jobs, now)))
     for _ in range(_ANNOUNCEMENTS):
         announced_ms, announced = yield from _announce(queue, jobs, now)
         try:
-            return (yield from call(ops.enqueue(queue, announced, now, announced_ms)))
+            return (yield from call(transitions.enqueue(queue, announced, now, announced_ms)))
         except Late as error:
             late = error
     raise late
 
 
 def _announce(queue: str, jobs: Sequence[NewJob], now: int) -> Program[tuple[int, list[NewJob]]]:
-    """Tells other queues who waits for their jobs; gives the jobs with what was answered, and a time before that."""
+    """Announce jobs to the queues of their parents; return a time before that, and the jobs with the outcomes found."""
     [stamp] = yield ask((b"TIME",), key=keys.key(queue, "meta"))
     pairs: dict[str, list[tuple[str, str]]] = {}  # queue → its jobs and who waits for them
     for job in jobs:
@@ -131,7 +132,9 @@ def _announce(queue: str, jobs: Sequence[NewJob], now: int) -> Program[tuple[int
                 pairs.setdefault(other, []).append((parent, f"{job.id}@{queue}"))
     outcomes: dict[tuple[str, str], str] = {}  # ref and child → how it ended
     for other, waits in pairs.items():
-        for (parent, child), outcome in zip(waits, (yield from call(ops.watch(other, waits, now))), strict=True):
+        for (parent, child), outcome in zip(
+            waits, (yield from call(transitions.watch_parents(other, waits, now))), strict=True
+        ):
             outcomes[f"{parent}@{other}", child] = outcome
     return now or reads.stamp(stamp) or 0, [
         job._replace(
@@ -142,19 +145,21 @@ def _announce(queue: str, jobs: Sequence[NewJob], now: int) -> Program[tuple[int
 
 
 def wait_for(job: NewJob, stand_ins: Mapping[str, str]) -> NewJob:
-    """The job, waiting for those that stand for the ones that were not made."""
+    """Return a job with parents that were not made replaced by the jobs that stand in for them."""
     if stand_ins.keys().isdisjoint(job.after):
         return job
     return job._replace(after=tuple(stand_ins.get(ref, ref) for ref in job.after))
 
 
 def _slices(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-    """Parts that one call may carry, bounded in jobs, bytes and jobs waited for: the whole server waits for a call."""
+    """Split jobs into calls, bounded in jobs, bytes and parents: the whole server waits for a call."""
     start = size = refs = 0
     for at, job in enumerate(jobs):
         size += len(job.body)
         refs += len(job.after)
-        if at > start and (at - start >= ops.SLICE or size > ops.SLICE_BYTES or refs > ops.SLICE):
+        if at > start and (
+            at - start >= transitions.SLICE or size > transitions.SLICE_BYTES or refs > transitions.SLICE
+        ):
             yield jobs[start:at]
             start, size, refs = at, len(job.body), len(job.after)
     if start < len(jobs):
@@ -162,49 +167,49 @@ def _slices(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
 
 
 def deliver_all(queue: str) -> Program[None]:
-    """Deliver a queue's outbox until nothing is left to do there."""
+    """Deliver a queue's outbox until it is empty."""
     while (yield from deliver(queue)):
         pass
 
 
 def deliver(queue: str, now: int = 0, report: Callable[[str], None] | None = None) -> Program[int]:
-    """Delivers one slice of a queue's outbox. Each entry may be delivered twice; it is struck out last.
+    """Deliver one slice of a queue's outbox. An entry may be delivered twice; it is deleted last.
 
-    What another queue refuses stays there and is raised at the end, so that it does not hold up the entries behind it.
+    An entry that another queue refuses stays, and the error is raised at the end: it must not hold up later entries.
     An entry that cannot be read is set aside and counted, and `report` is called with the reason.
     """
-    run = _Delivery(queue, now, report)
+    delivery = _Delivery(queue, now, report)
     start, page = b"-", _FIRST_PAGE
-    looked_at = handled = 0
+    read_count = handled = 0
     refused: QdeckError | None = None
-    while looked_at < OUTBOX_SLICE or not handled:
-        page = min(page, OUTBOX_SLICE - looked_at % OUTBOX_SLICE)
-        entries = yield from run.read(start, b"+", page)
+    while read_count < OUTBOX_SLICE or not handled:
+        page = min(page, OUTBOX_SLICE - read_count % OUTBOX_SLICE)
+        entries = yield from delivery.read(start, b"+", page)
         for entry_id, flat in entries:
             try:
-                yield from run.deliver(entry_id, flat)
+                yield from delivery.deliver(entry_id, flat)
             except LOST:
                 raise
             except QdeckError as error:
                 refused = refused or error
             else:
                 handled += 1
-        yield from run.confirm()
-        looked_at += len(entries)
+        yield from delivery.confirm()
+        read_count += len(entries)
         if len(entries) < page:
             break
         start = b"(" + entries[-1][0]
         size = max(sum(map(len, flat)) for _, flat in entries)
-        page = max(1, min(page * 4, ops.SLICE_BYTES // (size + 1)))
+        page = max(1, min(page * 4, transitions.SLICE_BYTES // (size + 1)))
     if refused is not None:
         raise refused
-    return looked_at
+    return read_count
 
 
 class _Delivery:
-    """One run over an outbox.
+    """One pass over an outbox.
 
-    An entry that was read long ago may be delivered, deleted and done by now, and the job that it made trimmed. So each
+    An entry that was read long ago may be delivered and deleted by now, and the job that it made trimmed. So each
     effect carries when its entry was read, and the other queue refuses it when that is too long ago.
     """
 
@@ -222,16 +227,16 @@ class _Delivery:
 
     def deliver(self, entry_id: bytes, flat: Sequence[bytes]) -> Program[None]:
         try:
-            entry = outbox.read_entry(flat)
+            entry = outbox_entries.read_entry(flat)
         except ValueError as error:
-            op = ops.quarantine(self.queue, entry_id, str(error), self.now)
+            op = transitions.quarantine(self.queue, entry_id, str(error), self.now)
             if (yield from call(op)) and self.report is not None:
                 self.report(f"set aside an entry of the outbox of {self.queue!r}: {error}")
             return
         try:
             is_refused = yield from self._effect(entry_id, entry, self._read_ms)
         except Late:
-            # This process stood still, or the clocks of two servers differ: look again, by the clock of the other one.
+            # This process was suspended, or the clocks of two servers differ: read again, by the other server's clock.
             other = entry.other_queue or self.queue
             [stamp] = yield ask((b"TIME",), key=keys.key(other, "meta"))
             before = self._read_ms
@@ -250,37 +255,41 @@ class _Delivery:
     def _place(self, entry_id: bytes) -> bytes:
         return self.queue.encode() + b" " + entry_id
 
-    def _return(self, entry_id: bytes, entry: outbox.Entry) -> Program[bool]:
-        """Take a job back that was moved to a queue where its id is taken; false when it is taken here, too, by now."""
+    def _return(self, entry_id: bytes, entry: outbox_entries.OutboxEntry) -> Program[bool]:
+        """Take a job back whose id is taken in its new queue; return False when it is taken here, too."""
         fields = entry.fields | {"y": b"" if entry.fields.get("y") else b"1"}
         place = self._place(entry_id) + RETURNED
-        told = yield from call(acts.accept(self.queue, entry.text["i"], fields, place, 0, self.now))
-        if told == TAKEN:
+        reply = yield from call(batch_transitions.accept_job(self.queue, entry.text["i"], fields, place, 0, self.now))
+        if reply == TAKEN:
             reason = f"its id is taken in {self.queue!r} and {entry.text['q']!r}"
-            yield from call(ops.quarantine(self.queue, entry_id, reason, self.now))
+            yield from call(transitions.quarantine(self.queue, entry_id, reason, self.now))
             return False
         self._places.setdefault(self.queue, []).append(place)
         return True
 
-    def _effect(self, entry_id: bytes, entry: outbox.Entry, read_ms: int) -> Program[bool]:
-        """Give another queue its part; return whether it refused a job since its id is taken there."""
+    def _effect(self, entry_id: bytes, entry: outbox_entries.OutboxEntry, read_ms: int) -> Program[bool]:
+        """Apply an entry to its queue; return whether that queue refused a job since its id is taken."""
         text, job_id, batch, now = entry.text, entry.text["i"], entry.text.get("u", ""), self.now
         if entry.kind == "release":
-            yield from call(ops.release(self.queue, job_id, text["o"], now, batch))
+            yield from call(transitions.release_dependents(self.queue, job_id, text["o"], now, batch))
         elif entry.kind == "resolve":
-            yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now, batch, read_ms))
+            yield from call(transitions.resolve_dependent(text["q"], job_id, text["r"], text["o"], now, batch, read_ms))
         elif entry.makes_job:
             place = self._place(entry_id)
-            return (yield from call(acts.accept(text["q"], job_id, entry.job(), place, read_ms, now))) == TAKEN
+            return (
+                yield from call(batch_transitions.accept_job(text["q"], job_id, entry.job(), place, read_ms, now))
+            ) == TAKEN
         else:
             parent, _, other = text["r"].partition("@")
-            [outcome] = yield from call(ops.watch(other, [(parent, f"{job_id}@{self.queue}")], now, read_ms))
+            [outcome] = yield from call(
+                transitions.watch_parents(other, [(parent, f"{job_id}@{self.queue}")], now, read_ms)
+            )
             if outcome != "live":
-                yield from call(ops.resolve(self.queue, job_id, text["r"], outcome, now))
+                yield from call(transitions.resolve_dependent(self.queue, job_id, text["r"], outcome, now))
         return False
 
     def confirm(self) -> Program[None]:
-        """Let the other queues forget the places of entries that were deleted."""
+        """Let the other queues forget the places of deleted entries."""
         for other, places in self._places.items():
             pairs: list[Arg] = []
             for place in places:
@@ -291,8 +300,8 @@ class _Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Peek:
-    """What waits in a queue, and when something will; 0 for never."""
+class QueuePeek:
+    """How many jobs are ready in a queue, and when there is more to do; 0 for never."""
 
     ready: int
     due_ms: int
@@ -300,24 +309,24 @@ class Peek:
     outbox: int
 
 
-def peek(queue: str) -> Program[Peek]:
-    """Looks whether there is something to do, with a few plain reads: an idle worker's whole cost."""
+def peek(queue: str) -> Program[QueuePeek]:
+    """Return what there is to do in a queue, from a few plain reads: the whole cost of an idle worker."""
     ready, due, deadline, outbox = yield [
         (b"ZCARD", keys.key(queue, "ready")),
         (b"ZRANGE", keys.key(queue, "delayed"), b"0", b"0", b"WITHSCORES"),
         (b"ZRANGE", keys.key(queue, "running"), b"0", b"0", b"WITHSCORES"),
         (b"XLEN", keys.key(queue, "outbox")),
     ]
-    return Peek(ready, _time(due), _time(deadline), outbox)
+    return QueuePeek(ready, _time(due), _time(deadline), outbox)
 
 
 def _time(first: list[bytes]) -> int:
-    """The time of the first entry of a list; 0 for none, and for one that is no time."""
+    """Return the time of the first entry of a list; 0 for none, and for one that is not a time."""
     return max(0, score_ms(first[1]) or 0) if first else 0
 
 
 def exists(queue: str, job_ids: Sequence[str]) -> Program[list[bool]]:
-    """Which of these jobs are in the queue, in any state."""
+    """Return for each job whether it is in the queue, in any state."""
     head, done = keys.key(queue, "head"), keys.key(queue, "done")
     heads, ended = yield [(b"HMGET", head, *job_ids), (b"ZMSCORE", done, *job_ids)]
     return [h is not None or d is not None for h, d in zip(heads, ended, strict=True)]

@@ -1,4 +1,4 @@
-"""The scripts of a queue: each gets the shared pieces that it names, and the keys of the queue's parts."""
+"""The scripts of a queue: the shared pieces that each names are put before it, and it gets the keys it declares."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from qdeck._redis.commands import Script
 from qdeck._redis.scripts import ask_rights, commands_of, digest_of
 
 NAMES: Final = (
-    "init", "enqueue", "enqueue_linked", "poll", "beat", "reap", "settle", "trim", "configure", "act", "undo",
-    "accept", "quarantine",
+    "init", "enqueue", "enqueue_linked", "poll", "heartbeat", "reap", "dependents", "trim", "configure", "apply",
+    "undo", "accept", "quarantine",
 )  # fmt: skip
 
 
@@ -25,7 +25,8 @@ class QueueScript(Script):
     parts: tuple[str, ...] = ()
 
     def keys(self, queue: str, batch: str = "") -> tuple[bytes, ...]:
-        """The keys of this script for one queue, in its order; `batch` is whose undo it writes or reads."""
+        """Return the keys of this script for one queue, in its order; `batch` is the batch whose undo it writes
+        or reads."""
         return _keys(self.parts, queue, batch)
 
 
@@ -35,7 +36,7 @@ def _keys(parts: tuple[str, ...], queue: str, batch: str) -> tuple[bytes, ...]:
 
 
 def read_source(name: str) -> str:
-    """The text of a script of the engine; a name with a slash is of another package, as in `compat/urge`."""
+    """Return the text of a script of the engine; a name with a slash is of another package, as in `compat/urge`."""
     return scripts.read_source(name if "/" in name else f"_engine/{name}")
 
 
@@ -45,7 +46,7 @@ def _pieces(common: str) -> dict[str, str]:
 
 
 def compose(text: str, common: str) -> tuple[str, tuple[str, ...]]:
-    """The whole source of a script and the parts of a queue whose keys it takes."""
+    """Return the whole source of a script and the parts of a queue whose keys it takes."""
     shebang, _, body = text.partition("\n")
     keys = _words(body, "keys")
     names = ", ".join(part.upper() for part in keys)
@@ -66,7 +67,7 @@ def _words(body: str, label: str) -> list[str]:
 
 
 def make(name: str, text: str, common: str) -> QueueScript:
-    """Builds a script from its text; tests pass a changed one."""
+    """Build a script from its text; tests pass a changed one."""
     source, parts = compose(text, common)
     asks_itself = "rights" in _words(text, "uses")
     raw = source.encode()

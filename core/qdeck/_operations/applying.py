@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack
 
 from qdeck._deck.model import QueueRef
 from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
-from qdeck._engine import acts
-from qdeck._engine.acts import Acted
+from qdeck._engine import batch_transitions
+from qdeck._engine.batch_transitions import SliceResult
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import batches, planning
 from qdeck._operations.model import BatchResult
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MOST_SKIPS: Final = 10_000  # that are told one by one
 NOTE_EVERY: Final = 100  # slices between two records of how much undo takes
 _MOST_SKEW_MS: Final = 300_000  # between the clocks of a master and of the replica that took its place
-Done = tuple["PlanSlice", Acted]
+Done = tuple["PlanSlice", SliceResult]
 
 
 class ApplyOptions(TypedDict, total=False):
@@ -73,7 +73,7 @@ class Tally:
     queues: list[QueueRef] = field(default_factory=list)
     now_ms: int = 0
 
-    def add(self, part: PlanSlice, acted: Acted) -> None:
+    def add(self, part: PlanSlice, acted: SliceResult) -> None:
         """Count what a slice answered."""
         for at, code, data in acted.skipped[: MOST_SKIPS - len(self.skipped)]:
             one = part.entries[at]
@@ -118,7 +118,7 @@ class Application:
             target=plan.head.target, keep_bytes=self._keep_bytes, keep_ms=self._keep_ms,
             expires_ms=plan.head.expires_ms, now=now,
         )  # fmt: skip
-        if not self._batch.is_resumed and plan.count > acts.SLICE:
+        if not self._batch.is_resumed and plan.count > batch_transitions.SLICE:
             yield from self._log("begun", {})
 
     def step(self, most: int) -> Program[list[Done] | None]:
@@ -129,7 +129,7 @@ class Application:
         applier, done = self._applier_of(parts[0].first.adapter), list[Done]()
         while parts:  # a call takes as much of a slice as it may read
             answers = yield from applier.apply(parts, max(0, self._open.room - self._kept_bytes))
-            now = [(part, one) for part, one in zip(parts, answers, strict=True) if isinstance(one, Acted)]
+            now = [(part, one) for part, one in zip(parts, answers, strict=True) if isinstance(one, SliceResult)]
             parts = [rest for part, one in now if (rest := self._add(part, one)) is not None]
             done += now
             for answer in answers:
@@ -141,7 +141,7 @@ class Application:
             yield from self._open.note(self._kept_bytes)
         return done
 
-    def _add(self, part: PlanSlice, acted: Acted) -> PlanSlice | None:
+    def _add(self, part: PlanSlice, acted: SliceResult) -> PlanSlice | None:
         """Count what was applied of a slice; return the rest of it."""
         if acted.count > len(part.entries):
             self._slices.extend(part, acted.count)
@@ -246,7 +246,10 @@ def apply_steps(
 ) -> Program[BatchResult]:
     """Apply a plan, which must be one for this database; a `rule` has a sample and may stop it."""
     yield from check_plan(plan, adapters, db)
-    keep_bytes, keep_ms = options.get("keep_bytes", acts.KEEP_BYTES), options.get("keep_ms", acts.KEEP_MS)
+    keep_bytes, keep_ms = (
+        options.get("keep_bytes", batch_transitions.MAX_UNDO_BYTES),
+        options.get("keep_ms", batch_transitions.UNDO_TTL_MS),
+    )
     run = Application(plan, adapters, keep_bytes=keep_bytes, keep_ms=keep_ms)
     yield from run.begin()
     error = stopped = None
@@ -266,7 +269,7 @@ def apply_steps(
 def _run(run: Application, rule: StopRule | None, options: ApplyOptions) -> Program[Stop | None]:
     """Apply slice after slice; return why it stopped before the end of the plan."""
     rate, progress, cancelled = options.get("rate"), options.get("progress"), options.get("cancelled")
-    most = acts.SLICE if rate is None else max(1, min(acts.SLICE, int(rate / 5)))
+    most = batch_transitions.SLICE if rate is None else max(1, min(batch_transitions.SLICE, int(rate / 5)))
     started, before = time.monotonic(), 0
     while cancelled is None or not cancelled():
         sample = 0 if rule is None else rule.sample_left

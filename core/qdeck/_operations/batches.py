@@ -13,7 +13,7 @@ import msgspec
 from qdeck._deck import changes
 from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._engine import keys
-from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
+from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
 from qdeck._errors import UsageError
 from qdeck._operations import activity
 from qdeck._redis import reads
@@ -114,7 +114,7 @@ class OpenBatch:
 
 def new_batch_id() -> str:
     """Return an id for a batch that has no plan."""
-    from qdeck._engine.ids import new_id
+    from qdeck._engine.job_ids import new_id
 
     return f"b-{new_id()}"
 
@@ -130,8 +130,8 @@ def begin(
     detail: str = "",
     rules: Sequence[UsedRule] = (),
     target: str | None = None,
-    keep_bytes: int = KEEP_BYTES,
-    keep_ms: int = KEEP_MS,
+    keep_bytes: int = MAX_UNDO_BYTES,
+    keep_ms: int = UNDO_TTL_MS,
     expires_ms: int | None = None,
     now: int | None = None,
 ) -> Program[OpenBatch]:
@@ -167,11 +167,11 @@ def begin_automatic(batch: str, verb: str, *, detail: str) -> Program[OpenBatch 
     known = yield from read()
     yield from _sweep(known, now)
     others = {name: one for name, one in known.items() if one.automatic}
-    room = min(_room(known, batch, KEEP_BYTES), _room(others, batch, KEEP_BYTES // 2))
+    room = min(_room(known, batch, MAX_UNDO_BYTES), _room(others, batch, MAX_UNDO_BYTES // 2))
     if not room or len(others) >= MOST // 2:
         return None
     record = Batch(
-        id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + KEEP_MS, detail=detail, automatic=True
+        id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + UNDO_TTL_MS, detail=detail, automatic=True
     )
     yield from write(record)
     return OpenBatch(record, room)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
-from qdeck._engine.numbers import clipped
+from qdeck._engine.stored_numbers import clamped
 from qdeck._operations.groups import kinds_of
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
@@ -97,7 +97,7 @@ def read_close_up(queue: str) -> Program[CloseUp]:
     some = [job_id for ids in zip_longest(*(ids[:_SIZED] for ids in lists)) for job_id in ids if job_id]
     mean, claimed, enqueued = yield from _details(queue, some[:_SIZED], lists[1], done_ids)
     spread = yield from _waiting(ready, waiting or 0, of_ready, reads.pairs(last or []), now)
-    took = [clipped(score) - at for (_, score), at in zip(of_done, enqueued, strict=True) if at is not None]
+    took = [clamped(score) - at for (_, score), at in zip(of_done, enqueued, strict=True) if at is not None]
     return CloseUp(
         at_ms=now,
         waiting=spread,
@@ -159,7 +159,7 @@ def _waiting(
 
 
 def _since(score: bytes) -> int:
-    return clipped(score) % BAND
+    return clamped(score) % BAND
 
 
 def _died(groups: Any, dead: int) -> tuple[Died, ...] | None:

@@ -10,7 +10,7 @@ import msgspec
 from qdeck._deck import changes, payload
 from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import skips_of
-from qdeck._engine import acts, codec, keys, programs
+from qdeck._engine import batch_transitions, codec, keys, programs
 from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
 from qdeck._hidden import escaped_json
 from qdeck._operations import batches
@@ -196,7 +196,7 @@ def apply_edit(draft: Draft, body: bytes, reason: str = "", shared: Collection[s
     )
     event = codec.encode_json({"reason": reason or "edited by an operator", "by": changes.actor(), "batch": batch.id})
     acted = yield from programs.call(
-        acts.edit(
+        batch_transitions.edit_job(
             draft.queue, draft.state, (draft.id, draft.version), before=draft.body, after=body,
             original=_as_json(draft.body), batch=batch.id, event=event,
         )

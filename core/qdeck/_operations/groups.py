@@ -11,8 +11,8 @@ from qdeck._deck.model import NATIVE, State
 from qdeck._deck.queue_ref import InQueue
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
-from qdeck._engine.numbers import need
-from qdeck._engine.shapes import LONGEST, LOOKED_AT, VARIES, shape_of
+from qdeck._engine.signatures import MAX_PATTERN, MAX_READ, VARIABLE_PARTS, pattern_of
+from qdeck._engine.stored_numbers import require_integer
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 from qdeck.adapters.native.records import Row
@@ -39,10 +39,10 @@ def like(message: str | None) -> str:
 
     It is made from the message and not from its shape, which does not tell `N` from a number.
     """
-    text = (message or "")[:LOOKED_AT]
-    folded = re.sub(r" ?[^\S ][^\S]*| {2,}", "\0", VARIES.sub(_starred, text))
-    cut = len(message or "") > LOOKED_AT or len(folded) > LONGEST
-    plain = "".join(char if char.isprintable() else "\0" for char in folded[:LONGEST]) + "\0" * cut
+    text = (message or "")[:MAX_READ]
+    folded = re.sub(r" ?[^\S ][^\S]*| {2,}", "\0", VARIABLE_PARTS.sub(_starred, text))
+    cut = len(message or "") > MAX_READ or len(folded) > MAX_PATTERN
+    plain = "".join(char if char.isprintable() else "\0" for char in folded[:MAX_PATTERN]) + "\0" * cut
     escaped = _escaped(plain)
     return f'"{re.sub(chr(0) + "+", "*", escaped)}"'
 
@@ -51,7 +51,7 @@ def _starred(found: re.Match[str]) -> str:
     text = found[0]
     if found.lastgroup == "url":
         login, _, host = text.partition("/")[0].rpartition("@")
-        return f"{chr(0) * bool(login)}{VARIES.sub(_starred, host)}/\0"
+        return f"{chr(0) * bool(login)}{VARIABLE_PARTS.sub(_starred, host)}/\0"
     return f"{text[0]}\0{text[-1]}" if found.lastgroup == "quoted" else "\0"
 
 
@@ -107,7 +107,7 @@ class Gathering:
     def add(self, row: Row | Entry) -> None:
         """Counts one dead letter."""
         at, error = row.since_ms or 0, row.error or "unknown"
-        key = self._key((error, payload.mask_text(shape_of(error, row.message)), row.queue, row.adapter))
+        key = self._key((error, payload.mask_text(pattern_of(error, row.message)), row.queue, row.adapter))
         known = self._found.get(key)
         if known is None:
             known = self._found[key] = [0, at, at]
@@ -273,7 +273,7 @@ def _put(gathering: Gathering, queue: str, kind: Kind, row: Row | None, trend: l
 
 def _shape(row: Row) -> tuple[str, str]:
     error = row.error or "unknown"
-    return error, payload.mask_text(shape_of(error, row.message))
+    return error, payload.mask_text(pattern_of(error, row.message))
 
 
 def _samples(queue: str, kinds: Sequence[Kind], now: int) -> Program[dict[bytes, Row]]:
@@ -318,6 +318,14 @@ def _read_kind(digest: bytes, raw: bytes) -> Kind | None:
     try:
         size, first, last, sample = numbers.split(b" ")
         # Whoever counted it folded what differs; a short secret of letters only does not look so.
-        return Kind(digest, need(size), need(first), need(last), sample, error, payload.mask_text(text))
+        return Kind(
+            digest,
+            require_integer(size),
+            require_integer(first),
+            require_integer(last),
+            sample,
+            error,
+            payload.mask_text(text),
+        )
     except ValueError:
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import State
 from qdeck._engine import keys
-from qdeck._engine.numbers import digits, score_ms
+from qdeck._engine.stored_numbers import digits, score_ms
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 

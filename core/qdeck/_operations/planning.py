@@ -17,7 +17,7 @@ from qdeck._deck import changes
 from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._deck.queue_ref import Feature, has_feature
 from qdeck._deck.reasons import SkipCode
-from qdeck._engine.ids import new_id
+from qdeck._engine.job_ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._filter import parse
 from qdeck._names import QueueName

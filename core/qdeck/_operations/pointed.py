@@ -9,7 +9,7 @@ import msgspec
 
 from qdeck._deck.model import JobRecord, QueueRef, State
 from qdeck._deck.reasons import Skip, SkipCode
-from qdeck._engine.codec import BAND, score_seen
+from qdeck._engine.codec import BAND, score_of
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import build
 from qdeck._operations.request import Wish
@@ -87,7 +87,7 @@ def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> Skip | None:
         claimed = None if entry.age_s is None else now_ms - entry.age_s * 1000
         late = job.since_ms is not None and claimed is not None and abs(claimed - job.since_ms) > 1000
         return changed if owner != (job.worker or "") or late else None
-    score = int(score_seen(entry.version))
+    score = int(score_of(entry.version))
     before = {State.READY: job.since_ms, State.DELAYED: job.due_ms, State.BLOCKED: None}.get(
         State(job.state), job.since_ms
     )

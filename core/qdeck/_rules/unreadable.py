@@ -16,7 +16,7 @@ from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, 
 from qdeck._deck.verdict import Findings, make_check
 from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._engine import codec, keys
-from qdeck._engine.numbers import MOST, digits, score_ms
+from qdeck._engine.stored_numbers import MAX_NUMBER, digits, score_ms
 from qdeck._operations import activity, batches
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
@@ -136,7 +136,7 @@ def _lists(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
     for row in rows:
         for part in _SCORED:
             key = keys.key(row.name, part)
-            calls += [(b"ZCOUNT", key, b"-inf", b"(0"), (b"ZCOUNT", key, b"(%d" % MOST, b"+inf")]
+            calls += [(b"ZCOUNT", key, b"-inf", b"(0"), (b"ZCOUNT", key, b"(%d" % MAX_NUMBER, b"+inf")]
         calls += [(b"TYPE", keys.key(row.name, part)) for part in _TYPED]
     replies = iter((yield from reads.ask_all(calls)))
     for row in rows:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
-from qdeck._engine.numbers import digits, whole
+from qdeck._engine.stored_numbers import digits, whole
 from qdeck._errors import InvalidOption, PayloadTooLarge
 from qdeck._schedules.rule import Rule, rule_of
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import NewJob
+    from qdeck._engine.transitions import NewJob
 
 MISSED: Final = ("skip", "once", "all")
 MOST_MISSED: Final = 100  # turns that `all` makes up for at most
@@ -33,7 +33,7 @@ class Definition:
     tz: str
     missed: str
     priority: int
-    tail: str
+    template: str
     body: bytes
     unique: str = ""
 
@@ -58,7 +58,7 @@ class Definition:
                 hint="store the data elsewhere and pass where it is",
             )
         Rule(cron, tz)  # raises when there is no such rule; one that is over by now stands in a program rightly
-        task = job.tail.split("\n", 1)[0].split(" ", 2)[2]
+        task = job.template.split("\n", 1)[0].split(" ", 2)[2]
         return cls(
             name=name,
             queue=queue,
@@ -67,7 +67,7 @@ class Definition:
             tz=tz,
             missed=missed,
             priority=job.priority,
-            tail=job.tail,
+            template=job.template,
             body=job.body,
             unique=job.unique,
         )
@@ -91,7 +91,7 @@ class Definition:
                 "tz": self.tz,
                 "missed": self.missed,
                 "priority": self.priority,
-                "tail": self.tail,
+                "template": self.template,
                 "body": self.body.decode(),
                 "unique": self.unique,
             }
@@ -104,7 +104,7 @@ def read_definition(name: str, raw: bytes) -> Definition:
     if not isinstance(said, dict) or said.get("v") != 1:
         raise ValueError("is not a definition of version 1")
     fields: dict[str, Any] = {}
-    for field in ("queue", "task", "cron", "tz", "missed", "tail", "body", "unique"):
+    for field in ("queue", "task", "cron", "tz", "missed", "template", "body", "unique"):
         if not isinstance(said.get(field), str):
             raise ValueError(f"has no {field}")
         fields[field] = said[field]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from qdeck._engine import keys, ops, programs
-from qdeck._engine.ids import new_id
+from qdeck._engine import keys, programs, transitions
+from qdeck._engine.job_ids import new_id
 from qdeck._engine.scripts import load
 from qdeck._errors import InvalidOption, QdeckError, UnknownJob, UsageError
 from qdeck._redis import reads, scripts
@@ -17,7 +17,7 @@ from qdeck._schedules.model import Definition, Past, ScheduleRow, read_definitio
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import NewJob
+    from qdeck._engine.transitions import NewJob
     from qdeck._redis.commands import Arg, Program
 
 SCHEDULES: Final = "qdeck:schedules"  # hash: name → definition (JSON)
@@ -141,7 +141,7 @@ def edit(
     if raw is None:
         raise _unknown(name)
     old = _read(name, raw)
-    made = job or ops.NewJob(name, old.priority, old.tail, old.body, unique=old.unique)
+    made = job or transitions.NewJob(name, old.priority, old.template, old.body, unique=old.unique)
     new = Definition.of(name, old.queue, made, cron=cron or old.cron, tz=tz or old.tz, missed=missed or old.missed)
     if cron and new.rule().next((yield from clock()) // 1000) is None:
         raise InvalidOption(f"cron {cron!r} is over", hint="its last turn was in the past: name a later year")
@@ -175,8 +175,8 @@ def start_at(name: str, ms: int) -> Program[None]:
 def run(name: str) -> Program[str]:
     """Makes a job now, out of turn, and returns its id. The turns stay as they are."""
     definition = yield from get(name)
-    job = ops.NewJob(
-        f"cron:{name}:{new_id()}", definition.priority, definition.tail, definition.body, unique=definition.unique
+    job = transitions.NewJob(
+        f"cron:{name}:{new_id()}", definition.priority, definition.template, definition.body, unique=definition.unique
     )
     [made] = yield from programs.enqueue(definition.queue, [job])
     if made.created:
@@ -193,7 +193,7 @@ def tick(definition: Definition, look_ms: int, turns: Sequence[int], upto: int) 
     """Makes the jobs of turns that nobody made yet, and settles all turns up to one."""
     script = load("_schedules/tick")
     d = definition
-    args: list[Arg] = [0, look_ms, d.name, upto, d.priority, d.tail, d.body, d.unique]
+    args: list[Arg] = [0, look_ms, d.name, upto, d.priority, d.template, d.body, d.unique]
     for turn in turns:
         args += (turn, d.turn_id(turn))
     reply = yield from programs.run_on_queue(script, d.queue, args, [cron_key(d.queue)])

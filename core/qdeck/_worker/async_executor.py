@@ -13,7 +13,7 @@ from qdeck._worker.handler_contexts import first_step, further_steps
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Ending
+    from qdeck._engine.transitions import Ending
     from qdeck._worker.attempt import Attempt
     from qdeck._worker.handler_contexts import HandlerContexts
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from qdeck._context import JobContext, read_failure
 from qdeck._engine import codec
-from qdeck._engine.ops import Claimed, Ending
+from qdeck._engine.transitions import ClaimedJob, Ending
 from qdeck._errors import (
     JobCancelled,
     LeaseLost,
@@ -55,7 +55,7 @@ _one_context: Final = threading.Lock()
 class HandlerSpec:
     """How to run the jobs with one head; read once, not for each job."""
 
-    head: codec.Head
+    head: codec.JobHead
     task: Task[Any, Any] | None
     kind: ExecutorKind
     limit_s: float | None
@@ -104,7 +104,7 @@ class Attempt:
         "thread",
     )
 
-    def __init__(self, queue: WorkerQueue[Attempt], claimed: Claimed, spec: HandlerSpec, now: float) -> None:
+    def __init__(self, queue: WorkerQueue[Attempt], claimed: ClaimedJob, spec: HandlerSpec, now: float) -> None:
         self.queue = queue
         self.claimed = claimed
         self.spec = spec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import redis
 
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
 from qdeck._redis import reads
 from qdeck._worker.blocking_wait import BlockingWait, WakeUps
@@ -19,7 +19,7 @@ from qdeck._worker.fair_share import FairShare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Claimed, Op
+    from qdeck._engine.transitions import ClaimedJob, Transition
     from qdeck._redis import AsyncClient
     from qdeck._worker.attempt import Attempt
     from qdeck._worker.executor import Executor
@@ -179,11 +179,11 @@ class ClaimLoop:
         sent_at = time.monotonic()
         poll = await self._call_until_answered(
             queue,
-            ops.poll(
+            transitions.poll(
                 queue.name,
                 self._worker,
                 queue.number,
-                room=slots,
+                free_slots=slots,
                 lease_ms=self._lease_ms,
                 acks=acks,
                 endings=endings,
@@ -206,14 +206,16 @@ class ClaimLoop:
         if queue.outbox:
             self._start_task("deliver", queue, self._deliver(queue))
 
-    async def _confirm(self, queue: WorkerQueue[Attempt], jobs: list[Claimed]) -> tuple[list[Claimed], float]:
+    async def _confirm(self, queue: WorkerQueue[Attempt], jobs: list[ClaimedJob]) -> tuple[list[ClaimedJob], float]:
         """Renew the leases of a late reply: it does not show whether they are new or nearly over."""
         sent_at = time.monotonic()
-        beat = await self._call_until_answered(queue, ops.beat(queue.name, [(job.id, job.token) for job in jobs]))
+        beat = await self._call_until_answered(
+            queue, transitions.renew_leases(queue.name, [(job.id, job.token) for job in jobs])
+        )
         lost = set(beat.lost)
         return [job for job in jobs if job.id not in lost], sent_at
 
-    async def _call_until_answered(self, queue: WorkerQueue[Attempt], op: Op[T]) -> T:
+    async def _call_until_answered(self, queue: WorkerQueue[Attempt], op: Transition[T]) -> T:
         """Send an operation until it is answered; an operation that is sent twice has the effect of one."""
         while True:
             try:
@@ -296,7 +298,7 @@ class ClaimLoop:
             await asyncio.sleep(0)
         for queue in self._queues:
             queue.number += 1
-            op = ops.poll(queue.name, self._worker, queue.number, room=0, lease_ms=self._lease_ms)
+            op = transitions.poll(queue.name, self._worker, queue.number, free_slots=0, lease_ms=self._lease_ms)
             with contextlib.suppress(QdeckError):
                 await self._client.run(programs.call(op))
 
@@ -335,11 +337,13 @@ class ClaimLoop:
 
     async def _reap(self, queue: WorkerQueue[Attempt]) -> None:
         while True:
-            reaped = await self._client.run(programs.call(ops.reap(queue.name)))
-            if reaped.back:
+            reaped = await self._client.run(programs.call(transitions.reap(queue.name)))
+            if reaped.requeued:
                 queue.may_have_jobs = True
-                self._event({"event": "reaped", "queue": queue.name, "requeued": reaped.back, "buried": reaped.buried})
-            if reaped.warned + reaped.back + reaped.buried < 200:
+                self._event(
+                    {"event": "reaped", "queue": queue.name, "requeued": reaped.requeued, "buried": reaped.buried}
+                )
+            if reaped.warned + reaped.requeued + reaped.buried < 200:
                 break
         if reaped.deadline_ms:
             left = max(0.0, (reaped.deadline_ms - reaped.now_ms) / 1000) + 0.001
@@ -357,6 +361,6 @@ class ClaimLoop:
 
     async def _trim(self, queue: WorkerQueue[Attempt]) -> None:
         for _ in range(1000):
-            if await self._client.run(programs.call(ops.trim(queue.name))) == 0:
+            if await self._client.run(programs.call(transitions.trim(queue.name))) == 0:
                 return
             await asyncio.sleep(0.01)  # lets other clients in between

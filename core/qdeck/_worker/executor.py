@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
-from qdeck._engine.ops import Ending
+from qdeck._engine.transitions import Ending
 from qdeck._errors import UsageError
 from qdeck._worker.async_executor import AsyncExecutor
 from qdeck._worker.attempt import Attempt, ExecutorKind, HandlerSpec, StopReason, clean, error_event, read_spec
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._app import App
-    from qdeck._engine.ops import Claimed
+    from qdeck._engine.transitions import ClaimedJob
     from qdeck._worker.worker_queue import WorkerQueue
 
 # A job whose workers died this often runs alone: then the next crash is its own, and no other job is lost with it.
@@ -100,17 +100,17 @@ class Executor:
             else free_slots
         )
 
-    def take(self, queue: WorkerQueue[Attempt], claimed: list[Claimed], sent_at: float) -> None:
+    def take(self, queue: WorkerQueue[Attempt], claimed: list[ClaimedJob], sent_at: float) -> None:
         """Start claimed jobs; `sent_at` is when the claim was sent, from which the leases surely count."""
         attempts = []
         for job in claimed:
             # All but the time of enqueueing, 13 digits, is the same for all jobs of one call site: read it once.
             head = job.head
-            tail = head[14:] if head[13:14] == b" " and head[:13].isdigit() else head
+            template = head[14:] if head[13:14] == b" " and head[:13].isdigit() else head
             try:
-                spec = self._specs.get(tail)
+                spec = self._specs.get(template)
                 if spec is None:
-                    spec = self._spec_of(tail, head)
+                    spec = self._spec_of(template, head)
                 if not job.id.isprintable():
                     raise codec.UnreadableRecord(f"its id is not readable text: {job.id[:40]!a}")
                 if spec.task is None:
@@ -150,7 +150,7 @@ class Executor:
         """Return whether this worker can run jobs of a task."""
         return task not in self._missing and self._app.tasks.get(task) is not None
 
-    def _give_back_unknown(self, queue: WorkerQueue[Attempt], job: Claimed, task: str) -> None:
+    def _give_back_unknown(self, queue: WorkerQueue[Attempt], job: ClaimedJob, task: str) -> None:
         """Give a job back for workers that have its task: this one may be older than the producer."""
         queue.count_started(-1)
         queue.endings.append(Ending(kind="unknown", id=job.id, token=job.token))
@@ -164,7 +164,7 @@ class Executor:
             queue.warned.add(task)
             self._event({"event": "unknown_task", "id": job_id, "queue": queue.name, "task": task})
 
-    def _bury_unreadable(self, queue: WorkerQueue[Attempt], job: Claimed, error: Exception) -> None:
+    def _bury_unreadable(self, queue: WorkerQueue[Attempt], job: ClaimedJob, error: Exception) -> None:
         """Bury a job whose record cannot be read: it would stop every worker that claims it."""
         event = error_event(error, queue.worker, 1)
         queue.endings.append(Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=event))
@@ -172,14 +172,14 @@ class Executor:
         self._event({"event": "unreadable", "id": clean(job.id), "queue": queue.name, "error": str(error)})
         self._stir()
 
-    def _spec_of(self, tail: bytes, raw_head: bytes) -> HandlerSpec:
+    def _spec_of(self, template: bytes, raw_head: bytes) -> HandlerSpec:
         if len(self._specs) > 5_000:
             # Heads with names or tags are all different: to keep them is of no use.
             self._specs.clear()
         spec = read_spec(self._app, raw_head)
         if spec.task is None:
             return spec  # not kept: the app may get the task later
-        self._specs[tail] = spec
+        self._specs[template] = spec
         self._limited = self._limited or spec.limit_s is not None
         self._kinds.add(spec.kind)
         return spec

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, programs, transitions
 from qdeck._errors import QdeckError
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._redis.commands import ask
@@ -152,7 +152,9 @@ class Heartbeat:
         try:
             beat = self._client.run(
                 programs.call(
-                    ops.beat(queue.name, [(attempt.claimed.id, attempt.claimed.token) for attempt in attempts])
+                    transitions.renew_leases(
+                        queue.name, [(attempt.claimed.id, attempt.claimed.token) for attempt in attempts]
+                    )
                 )
             )
         except QdeckError:

@@ -19,7 +19,7 @@ from qdeck._worker.attempt import STOP_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Ending
+    from qdeck._engine.transitions import Ending
     from qdeck._worker.attempt import Attempt
     from qdeck._worker.thread_executor import Reporter
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Ending
+    from qdeck._engine.transitions import Ending
     from qdeck._worker.attempt import Attempt
     from qdeck._worker.handler_contexts import HandlerContexts
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from qdeck._engine.ops import SLICE_BYTES
+from qdeck._engine.transitions import SLICE_BYTES
 from qdeck._worker.fair_share import QueueUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Ending, Poll
+    from qdeck._engine.transitions import Ending, PollReply
 
 Held = TypeVar("Held")
 MAX_ENDINGS: Final = 100  # reported in one call
@@ -77,7 +77,7 @@ class WorkerQueue(QueueUse, Generic[Held]):
         )
         self.warned.intersection_update(names)
 
-    def apply_poll(self, poll: Poll, slots: int) -> None:
+    def apply_poll(self, poll: PollReply, slots: int) -> None:
         """Store when the queue needs the next poll, and what its reply counted."""
         now = self.polled_at = time.monotonic()
         if slots > 0:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qdeck._deck.queue_ref import Feature
     from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, SkipCode, Stuck, StuckCode
     from qdeck._deck.words import Unreadable, UnreadableCode
-    from qdeck._engine.numbers import score_ms
+    from qdeck._engine.stored_numbers import score_ms
     from qdeck._redis.commands import Command, Program, Request, ask, raw_of, text_of
     from qdeck._redis.errors import good, is_error
     from qdeck._redis.reads import ask_all, clock, fetch_all, pairs
@@ -130,7 +130,7 @@ _HOMES: Final = {
     "qdeck._deck.queue_ref": "Feature",
     "qdeck._deck.model": "QueueRow State",
     "qdeck._deck.words": "Unreadable UnreadableCode",
-    "qdeck._engine.numbers": "score_ms",
+    "qdeck._engine.stored_numbers": "score_ms",
     "qdeck._deck.reasons": "CapabilityCode Caution CautionCode SkipCode Stuck StuckCode",
     "qdeck._redis.commands": "Command Program Request ask raw_of text_of",
     "qdeck._redis.errors": "good is_error",

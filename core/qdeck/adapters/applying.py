@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from qdeck._deck.reasons import SkipCode
-from qdeck._engine.acts import SLICE, Acted
+from qdeck._engine.batch_transitions import SLICE, SliceResult
 from qdeck._redis import reads
 from qdeck.adapters import changes
 from qdeck.adapters.entry_plans import build_changes
@@ -79,7 +79,7 @@ class Applier(Protocol):
     def size(self, part: PlanSlice, most: int) -> int:
         """Return how many entries of a slice go into a call, which may take `most` at the most."""
 
-    def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
+    def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[SliceResult | QdeckError]]:
         """Apply some slices and keep at most so many bytes more; an error of one is a value among the answers."""
 
     def deliver(self, *, at_end: bool) -> Program[None]:
@@ -158,12 +158,12 @@ class CellApplier(Applier):
         """Return how many entries are changed in one round trip."""
         return min(most, changes.CHUNK)
 
-    def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
+    def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[SliceResult | QdeckError]]:
         """Apply a slice: read its entries again, then build and make a change for each."""
         [part] = parts
         return [(yield from self._apply(part.entries, part.place, self.kept_bytes + room))]
 
-    def _apply(self, part: Sequence[PlanEntry], place: int, keep_bytes: int) -> Program[Acted]:
+    def _apply(self, part: Sequence[PlanEntry], place: int, keep_bytes: int) -> Program[SliceResult]:
         first, adapter = part[0], self._adapter
         now = yield from reads.clock()
         done = yield from changes.done_places(adapter.name, self._context.batch, range(place, place + len(part)))
@@ -175,7 +175,7 @@ class CellApplier(Applier):
         }
         unkept = done.count(False) + (yield from self._make_changes(part, todo, place, keep_bytes, now, reasons))
         skipped = [(at, code, data) for at, (code, data) in sorted(reasons.items())]
-        return Acted(now, len(part), True, 0, 0, self.kept_bytes, skipped, unkept)
+        return SliceResult(now, len(part), True, 0, 0, self.kept_bytes, skipped, unkept)
 
     def _make_changes(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from qdeck._deck.reasons import SkipCode
-from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
+from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads, scripts
 from qdeck.adapters.cells import Cell, Change, Mark, ScriptChange, Value, unpacked
@@ -82,8 +82,8 @@ def apply(
     changes: Sequence[Change | ScriptChange],
     *,
     places: Sequence[int] = (),
-    keep_ms: int = KEEP_MS,
-    keep_bytes: int = KEEP_BYTES,
+    keep_ms: int = UNDO_TTL_MS,
+    keep_bytes: int = MAX_UNDO_BYTES,
     at: Places | None = None,
 ) -> Program[list[ChangeResult]]:
     """Make changes. The place of each in its batch makes one that is sent twice one.

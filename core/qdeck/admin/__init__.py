@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from qdeck._deck.verdict import check_all, findings_of
     from qdeck._deck.vitals import Slow, Vitals
     from qdeck._deck.words import NATIVE, Code, State, Status
-    from qdeck._engine.acts import KEEP_BYTES
+    from qdeck._engine.batch_transitions import MAX_UNDO_BYTES
     from qdeck._engine.codec import UNKNOWN_TASK
-    from qdeck._engine.ops import NewJob
+    from qdeck._engine.transitions import NewJob
     from qdeck._files import Dropped, check_new_file, new_file, state_dir
     from qdeck._filter import PRIORITIES, Filter, explain, parse
     from qdeck._hidden import HIDDEN, escaped_json, is_shown, json_escape
@@ -96,9 +96,9 @@ __all__ = [
     "FOREIGN_RULES",
     "GRACE_MS",
     "HIDDEN",
-    "KEEP_BYTES",
     "LOCAL_CLOCK",
     "MASK",
+    "MAX_UNDO_BYTES",
     "MISSED",
     "MOST_SHOWN",
     "NATIVE",
@@ -255,9 +255,9 @@ _HOMES: Final = {
     "qdeck._deck.verdict": "check_all findings_of",
     "qdeck._deck.vitals": "Slow Vitals",
     "qdeck._deck.words": "Code NATIVE State Status",
-    "qdeck._engine.acts": "KEEP_BYTES",
+    "qdeck._engine.batch_transitions": "MAX_UNDO_BYTES",
     "qdeck._engine.codec": "UNKNOWN_TASK",
-    "qdeck._engine.ops": "NewJob",
+    "qdeck._engine.transitions": "NewJob",
     "qdeck._redis.commands": "Program",
     "qdeck._files": "Dropped check_new_file new_file state_dir",
     "qdeck._filter": "Filter PRIORITIES explain parse",

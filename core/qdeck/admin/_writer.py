@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import QueueRef, Settings
     from qdeck._deck.reasons import Skip
-    from qdeck._engine.ops import Made
+    from qdeck._engine.transitions import EnqueueResult
     from qdeck._names import QueueName
     from qdeck._operations.applying import ApplyOptions
     from qdeck._operations.batches import Batch
@@ -129,7 +129,7 @@ class Writes(Reads):
         at: datetime | float | None = None,
         after: Iterable[str] = (),
         tags: Iterable[str] = (),
-    ) -> Program[Made]:
+    ) -> Program[EnqueueResult]:
         """Make a job of a task given by name; the options that an app declares for the task are not known here."""
         from qdeck._deck import produce
 

@@ -16,8 +16,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._app import App
-from qdeck._engine import codec, keys, ops, programs, scripts
-from qdeck._engine.ids import new_id
+from qdeck._engine import codec, keys, programs, scripts, transitions
+from qdeck._engine.job_ids import new_id
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._options import Options, read_due, read_job_name, read_options, read_priority, read_task_name
 from qdeck._schedules import store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import ModuleType
 
-    from qdeck._engine.ops import Made, NewJob
+    from qdeck._engine.transitions import EnqueueResult, NewJob
     from qdeck._redis.commands import Program
 
 __all__ = ["Enqueue", "EnqueueOrGet", "Enqueued", "TaskQueue", "TaskRecord", "Worker", "task_queue"]
@@ -139,7 +139,7 @@ class TaskQueue:
         task = read_task_name(check_function(func))
         fixed = {"backoff": "fixed", "retry_delay": _minutes(retry_minutes), "max_delay": _minutes(retry_minutes)}
         options = read_options(fixed | {"retries": retries}, Options(queue=self.app.queue))
-        head = codec.Head(
+        head = codec.JobHead(
             enqueued_ms=0,
             priority=read_priority("priority", priority),
             retries=options.retries,
@@ -150,7 +150,7 @@ class TaskQueue:
             on_failure=None if onfail is None else read_task_name(check_function(onfail)),
         )
         body = codec.encode_call(task, args, kwargs, self.app.max_payload)
-        return ops.NewJob(new_id(), head.priority, head.tail(), body)
+        return transitions.NewJob(new_id(), head.priority, head.template(), body)
 
     def _repeat(self, job: NewJob, name: str | None, cron: str) -> Enqueued:
         """Registers a recurring task, and lets it run for the first time when it is new."""
@@ -159,7 +159,7 @@ class TaskQueue:
                 "both cron and dependency are given",
                 hint="what recurs cannot wait for one task; let that task enqueue it when it is done",
             )
-        plain = job._replace(tail=_without_name_held(job.tail))
+        plain = job._replace(template=_without_name_held(job.template))
         label = name or _task_of(job)
         schedule = _schedule_name(label) if name or job.body == _NO_ARGUMENTS else _schedule_of_call(label, job.body)
         definition = Definition.of(schedule, self.app.queue, plain._replace(due_ms=None), cron=cron)
@@ -174,17 +174,17 @@ class TaskQueue:
         return Enqueued(self.app, made.id, label, made.created)
 
 
-def _enqueue(queue: str, job: NewJob, name: str | None) -> Program[Made]:
+def _enqueue(queue: str, job: NewJob, name: str | None) -> Program[EnqueueResult]:
     """Makes the job; it is the one that `EnqueueOrGet` finds by its name, unless an earlier one is."""
     if name is not None:
         [made] = yield from programs.enqueue(queue, [job._replace(unique=name)])
         if made.id == job.id:
             return made
-    [made] = yield from programs.enqueue(queue, [job._replace(tail=_without_name_held(job.tail), unique="")])
+    [made] = yield from programs.enqueue(queue, [job._replace(template=_without_name_held(job.template), unique="")])
     return made
 
 
-def _enqueue_or_get(queue: str, job: NewJob) -> Program[Made]:
+def _enqueue_or_get(queue: str, job: NewJob) -> Program[EnqueueResult]:
     [made] = yield from programs.enqueue(queue, [job])
     if made.id != job.id:
         script = scripts.load("compat/urge")
@@ -192,12 +192,12 @@ def _enqueue_or_get(queue: str, job: NewJob) -> Program[Made]:
     return made
 
 
-def _without_name_held(tail: str) -> str:
-    return "\n".join(line for line in tail.split("\n") if line != "u")
+def _without_name_held(template: str) -> str:
+    return "\n".join(line for line in template.split("\n") if line != "u")
 
 
 def _task_of(job: NewJob) -> str:
-    return job.tail.split("\n", 1)[0].split(" ", 2)[2]
+    return job.template.split("\n", 1)[0].split(" ", 2)[2]
 
 
 def _keep_long(queue: str) -> Program[None]:
@@ -212,7 +212,7 @@ def _keep_long(queue: str) -> Program[None]:
     there = yield (b"HMGET", key, *wanted)
     missing = {name: value for (name, value), old in zip(wanted.items(), there, strict=True) if old is None}
     if missing:
-        yield from programs.call(ops.configure(queue, missing))
+        yield from programs.call(transitions.configure(queue, missing))
 
 
 def _due(when: datetime | None) -> int | None:

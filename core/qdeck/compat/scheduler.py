@@ -9,8 +9,8 @@ import threading
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from qdeck._engine import codec, keys, ops, programs, scripts, shapes
-from qdeck._engine.ids import check_id
+from qdeck._engine import codec, keys, programs, scripts, signatures, transitions
+from qdeck._engine.job_ids import check_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
 from qdeck._options import Priority, read_due, read_duration, read_priority
@@ -87,9 +87,9 @@ class QueueManager:
 
         None when nothing is due. A job whose worker says nothing more for so long is given to another.
         """
-        poll = self._poll(room=1)
+        poll = self._poll(free_slots=1)
         if poll.deadline_ms and poll.deadline_ms <= poll.now_ms:
-            self._client.run(programs.call(ops.reap(self.queue)))
+            self._client.run(programs.call(transitions.reap(self.queue)))
         if not poll.jobs:
             return None
         job = poll.jobs[0]
@@ -108,7 +108,7 @@ class QueueManager:
             total += count
             if count < 500:
                 break
-        self._client.run(programs.call(ops.reap(self.queue)))
+        self._client.run(programs.call(transitions.reap(self.queue)))
         self._client.run(programs.deliver(self.queue))
         return total
 
@@ -129,7 +129,7 @@ class QueueManager:
         token = self._token(job_id)
         if token is None:
             return False
-        beat = self._client.run(programs.call(ops.beat(self.queue, [(job_id, token)])))
+        beat = self._client.run(programs.call(transitions.renew_leases(self.queue, [(job_id, token)])))
         if beat.lost:
             self._tokens.pop(job_id, None)
         return not beat.lost
@@ -138,7 +138,7 @@ class QueueManager:
         """Ends a job well; False when it is another's by now, or was not leased."""
         token = self._token(job_id)
         self._tokens.pop(job_id, None)
-        return token is not None and not self._poll(room=0, acks=[(job_id, token)]).refused
+        return token is not None and not self._poll(free_slots=0, acks=[(job_id, token)]).refused
 
     def move_to_dlq(self, job_id: str, reason: str) -> bool:
         """Moves a job to the dead letters, with the reason; False when it is another's by now."""
@@ -146,18 +146,21 @@ class QueueManager:
             {"class": "MovedToDLQ", "message": str(reason)[:4000], "traceback": "", "worker": self._consumer}
         )
         token = self._tokens.pop(job_id, "")
-        _, tail, body = _record(check_id(job_id), Priority.NORMAL)
+        _, template, body = _record(check_id(job_id), Priority.NORMAL)
         return (
-            self._manage("bury", job_id, event, tail, body, _call(), token, shapes.group_of("failed", event)) == "dead"
+            self._manage(
+                "bury", job_id, event, template, body, _call(), token, signatures.signature_of("failed", event)
+            )
+            == "dead"
         )
 
     def requeue(self, job_id: str, priority: int | str = Priority.NORMAL, delay_ms: float = 0) -> bool:
         """Lets a job that was leased wait again, for so many milliseconds; False when it is another's by now."""
-        number, tail, body = _record(check_id(job_id), priority)
+        number, template, body = _record(check_id(job_id), priority)
         length = _delay(delay_ms)
         due: Arg = self._now_ms() + length if length else ""
         token = self._tokens.pop(job_id, "")
-        word = self._manage("requeue", job_id, number, due, tail, body, _call(), token)
+        word = self._manage("requeue", job_id, number, due, template, body, _call(), token)
         return word not in ("lost", "running")
 
     def get_stats(self) -> Stats:
@@ -165,9 +168,9 @@ class QueueManager:
         return self._client.run(_stats(self.queue))
 
     def _put(self, job_id: str, priority: int | str, due_ms: int | None) -> bool:
-        number, tail, body = _record(check_id(job_id), priority)
+        number, template, body = _record(check_id(job_id), priority)
         due: Arg = "" if due_ms is None else due_ms
-        return self._manage("put", job_id, number, due, tail, body, _call()) != "running"
+        return self._manage("put", job_id, number, due, template, body, _call()) != "running"
 
     def _own(self, job_id: str, worker: str, lease_ms: Arg) -> bool:
         token = f"{worker}:{secrets.randbelow(10**12)} "
@@ -182,10 +185,15 @@ class QueueManager:
         _, word = self._client.run(programs.run_on_queue(script, self.queue, [0, verb, job_id, *args]))
         return word.decode() if isinstance(word, bytes) else str(word)
 
-    def _poll(self, *, room: int, acks: list[tuple[str, str]] | None = None) -> ops.Poll:
+    def _poll(self, *, free_slots: int, acks: list[tuple[str, str]] | None = None) -> transitions.PollReply:
         self._local.number = getattr(self._local, "number", 0) + 1
-        op = ops.poll(
-            self.queue, self._consumer, self._local.number, room=room, lease_ms=self._lease_ms, acks=acks or []
+        op = transitions.poll(
+            self.queue,
+            self._consumer,
+            self._local.number,
+            free_slots=free_slots,
+            lease_ms=self._lease_ms,
+            acks=acks or [],
         )
         return self._client.run(programs.call(op))
 
@@ -209,8 +217,8 @@ class QueueManager:
 
 def _record(job_id: str, priority: int | str) -> tuple[int, str, bytes]:
     number = read_priority("priority", priority)
-    head = codec.Head(enqueued_ms=0, priority=number, retries=0, task=TASK)
-    return number, head.tail(), codec.encode_call(TASK, (job_id,), {})
+    head = codec.JobHead(enqueued_ms=0, priority=number, retries=0, task=TASK)
+    return number, head.template(), codec.encode_call(TASK, (job_id,), {})
 
 
 def _call() -> str:

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import structs
 
 from qdeck._deck.reasons import Skip, SkipCode
-from qdeck._engine import acts
+from qdeck._engine import batch_transitions
 from qdeck._engine.keys import MESSAGES
-from qdeck._engine.numbers import digits
+from qdeck._engine.stored_numbers import digits
 from qdeck._operations import batches
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import ordered
@@ -86,7 +86,7 @@ class CleaningBatch:
         about, *ttl = yield [(b"HMGET", ABOUT, *names), *([(b"PTTL", task_set)] if task_set else [])]
         self._noted = {name: Noted(text or b"", task_set, *ttl) for name, text in zip(names, about, strict=True)}
         index = index_key(self.id)
-        yield ordered(_index(index, self._noted), (b"PEXPIRE", index, acts.KEEP_MS), key=index)
+        yield ordered(_index(index, self._noted), (b"PEXPIRE", index, batch_transitions.UNDO_TTL_MS), key=index)
         return min(MOST_ONE, max(0, (self._open.room - self._bytes) // len(names) - OVERHEAD))
 
     def _begin(self, names: Sequence[str]) -> Program[OpenBatch | None]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from qdeck._engine import codec, programs
-from qdeck._engine.ops import NewJob
+from qdeck._engine.transitions import NewJob
 from qdeck._errors import LayoutMismatch, QdeckError, UsageError
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
@@ -110,8 +110,8 @@ def _raw_job(job_id: str, task: str, raw: bytes, *, retries: int) -> NewJob:
         body = b"[[" + raw + b"],{}]"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         body = codec.encode_json([[raw.decode("utf-8", "backslashreplace")], {}])
-    tail = codec.Head(enqueued_ms=0, priority=100, retries=retries, task=task, keep_ms=0).tail()
-    return NewJob(job_id, 100, tail, body)
+    template = codec.JobHead(enqueued_ms=0, priority=100, retries=retries, task=task, keep_ms=0).template()
+    return NewJob(job_id, 100, template, body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from qdeck._engine import codec, ops, programs
+from qdeck._engine import codec, programs, transitions
 from qdeck._errors import Reject, UsageError
 from qdeck._options import read_duration, retry_delay_ms
 from qdeck._redis.both import AsyncRunner, BlockingRunner, Both
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._app import App
-    from qdeck._engine.ops import Claimed, Ending, Poll
+    from qdeck._engine.transitions import ClaimedJob, Ending, PollReply
     from qdeck._redis.commands import Program
     from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
     from qdeck.messages._removal import CleanReport
@@ -123,13 +123,13 @@ class _Manager:
         """End an action that failed: it is tried again after a while, or is a dead letter after its last attempt."""
         delay = -1 if isinstance(error, Reject) else retry_delay_ms(delivery.backoff, delivery.attempt, 0.5)
         event = error_event(error, self._worker, delivery.attempt)
-        ending = ops.Ending(kind="failed", id=delivery.id, token=delivery.token, delay_ms=delay, event=event)
+        ending = transitions.Ending(kind="failed", id=delivery.id, token=delivery.token, delay_ms=delay, event=event)
         return self._end(delivery, ending)
 
     @poll
     def give_back(self, delivery: Delivery) -> Program[bool]:
         """Put the action back where it was, as if it had not been taken."""
-        return self._end(delivery, ops.Ending(kind="give", id=delivery.id, token=delivery.token))
+        return self._end(delivery, transitions.Ending(kind="give", id=delivery.id, token=delivery.token))
 
     @run
     def clean_task_queues(self, task_id: str, *, idle: float = 0) -> Program[int]:
@@ -179,22 +179,28 @@ class _Manager:
         """Return what happened to temporary queues, per service, type and tier."""
         return registry.metrics()
 
-    def _claim(self, queue: str) -> Program[Poll]:
+    def _claim(self, queue: str) -> Program[PollReply]:
         self._number += 1
-        op = ops.poll(queue, self._worker, self._number, room=1, lease_ms=self._lease_ms)
+        op = transitions.poll(queue, self._worker, self._number, free_slots=1, lease_ms=self._lease_ms)
         return (yield from programs.call(op))
 
     def _end(self, delivery: Delivery, ending: Ending | None) -> Program[bool]:
         self._number += 1
         acks = [(delivery.id, delivery.token)] if ending is None else []
         endings = [] if ending is None else [ending]
-        op = ops.poll(
-            delivery.queue, self._worker, self._number, room=0, lease_ms=self._lease_ms, acks=acks, endings=endings
+        op = transitions.poll(
+            delivery.queue,
+            self._worker,
+            self._number,
+            free_slots=0,
+            lease_ms=self._lease_ms,
+            acks=acks,
+            endings=endings,
         )
         poll = yield from programs.call(op)
         return delivery.id not in poll.refused
 
-    def _read(self, queue: str, claimed: Claimed) -> Delivery | Ending:
+    def _read(self, queue: str, claimed: ClaimedJob) -> Delivery | Ending:
         """Return the delivery; for a job that is not an action, the ending that makes it a dead letter."""
         head, attempts = codec.read_head(claimed.head), codec.read_attempts(claimed.attempts)
         try:
@@ -202,7 +208,7 @@ class _Manager:
             action = DomainAction.from_dict(args[0] if args else None)
         except ValueError as error:
             event = error_event(error, self._worker, attempts.failed + 1)
-            return ops.Ending(kind="failed", id=claimed.id, token=claimed.token, delay_ms=-1, event=event)
+            return transitions.Ending(kind="failed", id=claimed.id, token=claimed.token, delay_ms=-1, event=event)
         return Delivery(action, claimed.id, queue, attempts.failed + 1, claimed.token, head.retries, head.backoff)
 
 

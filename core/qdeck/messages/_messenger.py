@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine import ops
+from qdeck._engine import transitions
 from qdeck._errors import InvalidOption, OutcomeUnknown, QdeckError, ResultTimeout, ServerUnreachable, UsageError
 from qdeck._job import Job
 from qdeck._names import QueueName, QueueType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._app import App
-    from qdeck._engine.ops import NewJob
+    from qdeck._engine.transitions import NewJob
     from qdeck._redis.commands import Program
 
 TIMEOUT_S: Final = 30.0
@@ -55,7 +55,7 @@ class _OutgoingRequest:
 
         If anything goes wrong, the steps may have happened or not, and are done again, each once.
         """
-        op = ops.enqueue(self.queue, [self.job])
+        op = transitions.enqueue(self.queue, [self.job])
         seconds = min(max(0.0, until - time.monotonic()), transport.PIECE_S)
         steps = (
             registry.script("registry").call(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine.keys import MESSAGES
-from qdeck._engine.numbers import clipped, digits
+from qdeck._engine.stored_numbers import clamped, digits
 from qdeck._errors import InvalidName, UsageError
 from qdeck._names import QueueName
 from qdeck._redis import reads, scripts
@@ -270,8 +270,8 @@ def _read(name: str, about: bytes | None, until: bytes | None, waiting: bytes | 
         task=task,
         made_ms=digits(made) or 0,
         ttl_ms=digits(ttl) or 0,
-        expires_ms=clipped(until or 0),
-        waited_until_ms=clipped(waiting or 0),
+        expires_ms=clamped(until or 0),
+        waited_until_ms=clamped(waiting or 0),
     )
 
 

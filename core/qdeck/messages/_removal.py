@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._engine import acts
+from qdeck._engine import batch_transitions
 from qdeck._redis import reads, scripts
 from qdeck.messages import _registry as registry
 from qdeck.messages._batch import MOST_ONE, copy_key
@@ -159,7 +159,7 @@ def remove(
     mine = [name for name in names if name not in found]
     room = (yield from batch.note(mine, task_set)) if batch is not None and mine else 0
     # The clock was read before the announcements were made: all of them last until then.
-    args = (now + registry.ACT_MS, idle_s, room, acts.KEEP_MS, int(needs_copy))
+    args = (now + registry.ACT_MS, idle_s, room, batch_transitions.UNDO_TTL_MS, int(needs_copy))
     for one in (yield from _drop(mine, batch.id if batch is not None else "-", args)):
         found[one.name] = one
     ended = [one for name in mine if (one := found[name]).outcome in (RemovalOutcome.REMOVED, RemovalOutcome.GONE)]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec, keys, programs
-from qdeck._engine.ops import NewJob
+from qdeck._engine.transitions import NewJob
 from qdeck._errors import LayoutMismatch, OutcomeUnknown, PayloadTooLarge, ServerUnreachable
 from qdeck._names import QueueType
 from qdeck._options import read_task_name
@@ -20,7 +20,7 @@ from qdeck.messages._names import TIERS, segment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Made
+    from qdeck._engine.transitions import EnqueueResult
     from qdeck._redis.commands import Arg, Program
     from qdeck.messages._envelopes import DomainAction, DomainActionResponse
 
@@ -42,8 +42,10 @@ def job_id(message_id: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _tail(task: str, priority: int, retries: int, expires_ms: int | None, tier: str | None, backoff: str | None) -> str:
-    return codec.Head(
+def _template(
+    task: str, priority: int, retries: int, expires_ms: int | None, tier: str | None, backoff: str | None
+) -> str:
+    return codec.JobHead(
         enqueued_ms=0,
         priority=priority,
         retries=retries,
@@ -52,7 +54,7 @@ def _tail(task: str, priority: int, retries: int, expires_ms: int | None, tier: 
         backoff=backoff,
         tags=(f"tier:{tier}",) if tier else (),
         keep_ms=0,
-    ).tail()
+    ).template()
 
 
 def job_of(
@@ -73,11 +75,11 @@ def job_of(
             f"action {action.action_type!r} takes {len(body):,} bytes, the limit is {codec.MAX_PAYLOAD:,}",
             hint="store the data elsewhere and send where it is",
         )
-    tail = _tail(action.action_type, first, retries, expires_ms, tier, backoff)
-    return NewJob(id or job_id(action.action_id), first, tail, body)
+    template = _template(action.action_type, first, retries, expires_ms, tier, backoff)
+    return NewJob(id or job_id(action.action_id), first, template, body)
 
 
-def send(queue: str, job: NewJob) -> Program[Made]:
+def send(queue: str, job: NewJob) -> Program[EnqueueResult]:
     """Put an action on a service's queue."""
     [made] = yield from programs.enqueue(queue, [job])
     return made

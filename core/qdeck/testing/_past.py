@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from qdeck._redis import Endpoint, SyncClient, reads
 from qdeck._schedules import store
 from qdeck._schedules.model import Definition
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from qdeck._calls import Call
-    from qdeck._engine.ops import Claimed, Ending, Op
+    from qdeck._engine.transitions import ClaimedJob, Ending, Transition
     from qdeck._redis.commands import Program
 
 T = TypeVar("T")
-CRASHES_TO_BURY: Final = ops.CRASH_LIMIT
+CRASHES_TO_BURY: Final = transitions.CRASH_LIMIT
 _IDS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -62,11 +62,11 @@ class Past:
         self._client.run(programs.enqueue(given[0].queue, jobs, at_ms))
         return list(fresh.values())
 
-    def claim(self, queue: str, at_ms: int, *, room: int = 1, lease_ms: int = 30_000) -> list[Claimed]:
+    def claim(self, queue: str, at_ms: int, *, free_slots: int = 1, lease_ms: int = 30_000) -> list[ClaimedJob]:
         """Claim jobs for the worker of this past."""
-        return self._poll(queue, at_ms, room=room, lease_ms=lease_ms).jobs
+        return self._poll(queue, at_ms, free_slots=free_slots, lease_ms=lease_ms).jobs
 
-    def complete(self, queue: str, at_ms: int, jobs: Iterable[Claimed]) -> None:
+    def complete(self, queue: str, at_ms: int, jobs: Iterable[ClaimedJob]) -> None:
         """Report that claimed jobs ended well."""
         self._poll(queue, at_ms, acks=[(job.id, job.token) for job in jobs])
 
@@ -74,7 +74,7 @@ class Past:
         self,
         queue: str,
         at_ms: int,
-        job: Claimed,
+        job: ClaimedJob,
         event: Mapping[str, Any],
         *,
         kind: str = "failed",
@@ -83,16 +83,16 @@ class Past:
         """Report that a claimed job failed, and is to be retried, or not any more. The event is as workers write it."""
         delay = -1 if retry_after_ms is None else retry_after_ms
         said = msgspec.json.encode({**event, "worker": self._worker})
-        ending = ops.Ending(kind=kind, id=job.id, token=job.token, delay_ms=delay, event=said)
+        ending = transitions.Ending(kind=kind, id=job.id, token=job.token, delay_ms=delay, event=said)
         self._poll(queue, at_ms, endings=[ending])
 
     def reap(self, queue: str, at_ms: int) -> None:
         """Take back the jobs of a queue whose leases have ended."""
-        self._run(ops.reap(queue, now=at_ms))
+        self._run(transitions.reap(queue, now=at_ms))
 
     def configure(self, queue: str, settings: Mapping[str, str]) -> None:
         """Set fields of a queue, such as `paused` or `limit`."""
-        self._run(ops.configure(queue, dict(settings)))
+        self._run(transitions.configure(queue, dict(settings)))
 
     def schedule(
         self, name: str, call: Call, *, cron: str, tz: str = "UTC", enabled: bool = True, run: bool = False
@@ -120,17 +120,24 @@ class Past:
         queue: str,
         at_ms: int,
         *,
-        room: int = 0,
+        free_slots: int = 0,
         lease_ms: int = 30_000,
         acks: Sequence[tuple[str, str]] = (),
         endings: Sequence[Ending] = (),
-    ) -> ops.Poll:
+    ) -> transitions.PollReply:
         self._polls += 1
         return self._run(
-            ops.poll(
-                queue, self._worker, self._polls, room=room, lease_ms=lease_ms, acks=acks, endings=endings, now=at_ms
+            transitions.poll(
+                queue,
+                self._worker,
+                self._polls,
+                free_slots=free_slots,
+                lease_ms=lease_ms,
+                acks=acks,
+                endings=endings,
+                now=at_ms,
             )
         )
 
-    def _run(self, op: Op[T]) -> T:
+    def _run(self, op: Transition[T]) -> T:
         return self._client.run(programs.call(op))

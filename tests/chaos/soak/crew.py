@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from chaos.jobs import NOTES_URL
 from chaos.soak.app import QUEUES, make_app
 from chaos.soak.faults import FAULTS
-from qdeck._engine import ops, programs
+from qdeck._engine import programs, transitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class Crew:
             ended = ("done", "dead", "cancelled")
             keep = {f"{name}_{limit}": "100000000" for name in ended for limit in ("max", "ttl")}
             app.client.run(programs.make_queue(queue))
-            app.client.run(programs.call(ops.configure(queue, keep)))
+            app.client.run(programs.call(transitions.configure(queue, keep)))
         app.close()
 
     def fill(self, *kinds: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck._engine import ops, programs
+from qdeck._engine import programs, transitions
 from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
@@ -46,9 +46,11 @@ def enqueue(qdeck: Callable[..., Ran], *args: str, queue: str = QUEUE) -> str:
 
 def fail_one(url: str, event: dict[str, str]) -> str:
     client = SyncClient(Endpoint(url))
-    [job] = client.run(programs.call(ops.poll(QUEUE, "w1", 1, room=1, lease_ms=60_000))).jobs
-    ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=json.dumps(event).encode())
-    client.run(programs.call(ops.poll(QUEUE, "w1", 2, room=0, lease_ms=60_000, endings=[ending])))
+    [job] = client.run(programs.call(transitions.poll(QUEUE, "w1", 1, free_slots=1, lease_ms=60_000))).jobs
+    ending = transitions.Ending(
+        kind="failed", id=job.id, token=job.token, delay_ms=-1, event=json.dumps(event).encode()
+    )
+    client.run(programs.call(transitions.poll(QUEUE, "w1", 2, free_slots=0, lease_ms=60_000, endings=[ending])))
     client.close()
     return job.id
 

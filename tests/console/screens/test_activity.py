@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import UsageError
-from qdeck._engine import ops
+from qdeck._engine import transitions
 from qdeck._operations import activity
 from qdeck.admin import Activity, Reader, UsedRule, Writer
 from qdeck_console.format import length
@@ -31,9 +31,9 @@ def retry(url: str, where: str = "") -> str:
 
 def finish_next(url: str) -> None:
     """Runs the next job, and it is done."""
-    [job] = run(url, ops.poll(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
-    done = ops.Ending(kind="done", id=job.id, token=job.token)
-    run(url, ops.poll(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[done]))
+    [job] = run(url, transitions.poll(HOOKS, "wrk-2", 1, free_slots=1, lease_ms=60_000)).jobs
+    done = transitions.Ending(kind="done", id=job.id, token=job.token)
+    run(url, transitions.poll(HOOKS, "wrk-2", 2, free_slots=0, lease_ms=60_000, endings=[done]))
 
 
 def test_what_became_of_a_batch_is_counted_where_its_jobs_are(url: str) -> None:

@@ -8,7 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from qdeck._engine import codec, ops
+from qdeck._engine import codec, transitions
 from qdeck.admin import Writer
 from qdeck_console.screens.joblist import JobListScreen
 from support import screens
@@ -113,11 +113,11 @@ async def test_a_job_that_changed_since_it_was_seen_is_refused(url: str) -> None
         with Writer(url) as deck:
             deck.apply(deck.plan("retry", HOOKS))
             at = time.time_ns() // 1000
-            [job] = run(url, ops.poll(HOOKS, "wrk-1", at, room=1, lease_ms=60_000)).jobs
-            ending = ops.Ending(
+            [job] = run(url, transitions.poll(HOOKS, "wrk-1", at, free_slots=1, lease_ms=60_000)).jobs
+            ending = transitions.Ending(
                 kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json({"class": "Other"})
             )
-            run(url, ops.poll(HOOKS, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
+            run(url, transitions.poll(HOOKS, "wrk-1", at + 1, free_slots=0, lease_ms=60_000, endings=[ending]))
         await pilot.press("x")
         await until(pilot, "nothing to discard: has changed since")
         assert counts(url) == (1, 0), "it died of something else since: nobody has looked at that"
@@ -127,7 +127,7 @@ async def test_stuck_jobs_are_requeued_and_buried(url: str) -> None:
     with Writer(url) as deck:
         for number in range(2):
             deck.enqueue(MAIL, "send", [number])
-    run(url, ops.poll(MAIL, "wrk-gone", 1, room=2, lease_ms=1))
+    run(url, transitions.poll(MAIL, "wrk-gone", 1, free_slots=2, lease_ms=1))
     async with console(url, "3") as pilot:
         await until(pilot, "owner gone  2")
         await pilot.press("r")

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from qdeck._engine import codec, ops
+from qdeck._engine import codec, transitions
 from qdeck.admin import Writer
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.job import JobScreen
@@ -138,11 +138,18 @@ def serve(url: str, over: threading.Event, *, fails: bool) -> None:
         jobs = claim(url, HOOKS, 50)
         event = codec.encode_json(refused(1))
         kind, delay = ("failed", -1) if fails else ("done", 0)
-        endings = [ops.Ending(kind=kind, id=job.id, token=job.token, delay_ms=delay, event=event) for job in jobs]
+        endings = [
+            transitions.Ending(kind=kind, id=job.id, token=job.token, delay_ms=delay, event=event) for job in jobs
+        ]
         if endings:
             acks = [] if fails else [(job.id, job.token) for job in jobs]
             at = time.time_ns() // 1000
-            run(url, ops.poll(HOOKS, "wrk-1", at, room=0, lease_ms=60_000, acks=acks, endings=endings if fails else []))
+            run(
+                url,
+                transitions.poll(
+                    HOOKS, "wrk-1", at, free_slots=0, lease_ms=60_000, acks=acks, endings=endings if fails else []
+                ),
+            )
         over.wait(0.05)
 
 

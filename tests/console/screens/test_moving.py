@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._engine import keys, ops
+from qdeck._engine import keys, transitions
 from qdeck.admin import JobRecord, Writer
 from qdeck_console import leaving
 from qdeck_console.presenters import stuck as present
@@ -114,7 +114,7 @@ async def test_a_job_in_its_last_lease_is_stuck(url: str, raw: redis.Redis) -> N
     running = keys.key(MAIL, "running")
     late, bare, warned = (job.id for job in claim(url, MAIL, 3, lease_ms=600_000))
     raw.zadd(running, {warned: 1})
-    assert run(url, ops.reap(MAIL)).warned == 1
+    assert run(url, transitions.reap(MAIL)).warned == 1
     claim(url, MAIL, 77)  # their leases end before the grace of the one that was warned
     raw.zadd(running, {late: 1, bare: 1})
     raw.hdel(keys.key(MAIL, "lease"), bare)

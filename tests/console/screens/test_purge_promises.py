@@ -145,7 +145,7 @@ async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
         assert "keeps" in shown
         await pilot.press("escape")
         await until(pilot, "nothing was done")
-        monkeypatch.setattr(purgeruns, "KEEP_BYTES", 10)
+        monkeypatch.setattr(purgeruns, "MAX_UNDO_BYTES", 10)
         work.set_filter("nothing has this")
         await until(pilot, "no queue of the plan matches")
         await pilot.press("a")

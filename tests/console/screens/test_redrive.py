@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from qdeck._engine import ops
+from qdeck._engine import transitions
 from qdeck.admin import JobOutcome, Outcomes, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import confirm
@@ -30,9 +30,9 @@ def test_each_of_the_first_ones_is_told_with_what_it_died_of(url: str, tmp_path:
         assert [one.outcome for one in before] == [None, None, None], "nothing went back yet"
         deck.apply(plan)
         died = fail_next(url, HOOKS, {"class": "Timeout", "message": "no answer"})
-        [job] = run(url, ops.poll(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
-        ending = ops.Ending(kind="done", id=job.id, token=job.token)
-        run(url, ops.poll(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[ending]))
+        [job] = run(url, transitions.poll(HOOKS, "wrk-2", 1, free_slots=1, lease_ms=60_000)).jobs
+        ending = transitions.Ending(kind="done", id=job.id, token=job.token)
+        run(url, transitions.poll(HOOKS, "wrk-2", 2, free_slots=0, lease_ms=60_000, endings=[ending]))
         found = {one.id: one for one in deck.sample_outcomes(plan, 50)}
     assert len(found) == plan.count
     assert (found[died].outcome, found[died].error, found[died].message) == ("dead_again", "Timeout", "no answer")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._engine import codec, keys, ops
+from qdeck._engine import codec, keys, transitions
 from qdeck.admin import WorkerRow, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import workers as present
@@ -42,7 +42,7 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
     with Writer(url) as deck:
         for number in range(3):
             deck.enqueue(MAIL, "send", [f"letter {number}"])
-    run(url, ops.poll(MAIL, "wrk-a", 1, room=2, lease_ms=600_000))
+    run(url, transitions.poll(MAIL, "wrk-a", 1, free_slots=2, lease_ms=600_000))
     tell(url, "wrk-a", running=2)
     tell(url, "wrk-b", host="box-2")
     tell(url, "wrk-old", heartbeat_ms=1, started_ms=0)

@@ -131,7 +131,7 @@ async def test_a_queue_without_workers_recovers(
     run_agent: Callable[..., Any], client: SyncClient, raw: redis.Redis
 ) -> None:
     make_jobs(client, 5)
-    claim(client, room=5, lease_ms=100, worker="gone")
+    claim(client, free_slots=5, lease_ms=100, worker="gone")
     async with run_agent(http=None, maintain_every=0.1) as agent:
         await agent.until(lambda: raw.zcard(keys.key(QUEUE, "ready")) == 5)
         await agent.until(lambda: any("requeued" in run for run in agent.of("maintain")))

@@ -28,7 +28,7 @@ async def test_health_metrics_are_exposed_via_redis_metrics_and_logs(
 ) -> None:
     """- [ ] Health metrics are exposed via Redis, metrics, and logs"""
     make_jobs(client, 101)
-    bury(client, claim(client, room=101))
+    bury(client, claim(client, free_slots=101))
     async with run_agent(health_every=60) as agent:
         await agent.until(lambda: agent.of("health"))
         [logged] = agent.of("health")
@@ -183,7 +183,7 @@ async def test_dead_letters_expire_and_their_number_is_limited(
 ) -> None:
     """- [ ] DLQ entries expire after configurable TTL; - [ ] DLQ size is limited to prevent unbounded growth"""
     make_jobs(client, 30)
-    bury(client, claim(client, room=30))
+    bury(client, claim(client, free_slots=30))
     old = claim(client) or raw.zrange(keys.key(QUEUE, "dead"), 0, 4)
     raw.zadd(keys.key(QUEUE, "dead"), dict.fromkeys(old, int(time.time() * 1000) - 3 * 3_600_000))
     settings = Settings(dead_letters=DeadLetters(dlq_ttl=2, dlq_max_entries=10))

@@ -71,7 +71,7 @@ async def test_the_status_is_that_of_the_verdict(run_agent: Callable[..., Any], 
     async with run_agent() as agent:
         assert parse((await agent.ask("/metrics")).text)["qdeck_health_status", ()] == 0
         make_jobs(client, 1001)
-        while jobs := claim(client, room=200):
+        while jobs := claim(client, free_slots=200):
             bury(client, jobs)
         await asyncio.sleep(1.1)  # a picture is everybody's for a second
         assert parse((await agent.ask("/metrics")).text)["qdeck_health_status", ()] == 2

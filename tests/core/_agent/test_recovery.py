@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from qdeck._agent import recovery
-from qdeck._engine import keys, ops, programs
-from qdeck._engine.ids import new_id
+from qdeck._engine import keys, programs, transitions
+from qdeck._engine.job_ids import new_id
 from qdeck._redis import Endpoint, SyncClient
 from qdeck.admin import Writer
 from support.agents import QUEUE, bury, claim, make_jobs
@@ -36,7 +36,7 @@ def maintain(client: SyncClient, url: str, *, trims: bool = True, now: int | Non
 
 def test_an_expired_lease_is_warned_and_then_taken_back(client: SyncClient, url: str, raw: redis.Redis) -> None:
     make_jobs(client, 3)
-    claim(client, room=3, lease_ms=40)
+    claim(client, free_slots=3, lease_ms=40)
     time.sleep(0.06)
     assert maintain(client, url).counts() == {"warned": 3}
     time.sleep(0.05)
@@ -58,10 +58,12 @@ def test_a_lease_that_lost_its_place_is_put_back(client: SyncClient, url: str, r
 def test_what_is_meant_for_another_queue_is_delivered(client: SyncClient, url: str, raw: redis.Redis) -> None:
     other = "demo:other:actions"
     [parent] = make_jobs(client, 1)
-    child = ops.NewJob(id=new_id(), priority=100, tail="100 0 t", body=b"[[],{}]", after=(f"{parent}@{QUEUE}",))
+    child = transitions.NewJob(
+        id=new_id(), priority=100, template="100 0 t", body=b"[[],{}]", after=(f"{parent}@{QUEUE}",)
+    )
     client.run(programs.enqueue(other, [child]))
     [job] = claim(client)
-    turn = ops.poll(QUEUE, "w1", 10**17, room=0, lease_ms=1000, acks=[(job.id, job.token)])
+    turn = transitions.poll(QUEUE, "w1", 10**17, free_slots=0, lease_ms=1000, acks=[(job.id, job.token)])
     client.run(programs.call(turn))
     assert raw.xlen(keys.key(QUEUE, "outbox")) == 1
     assert maintain(client, url).counts() == {"delivered": 1}
@@ -82,9 +84,9 @@ def test_a_malformed_entry_of_an_outbox_is_set_aside_and_counted(
 
 def test_what_is_kept_too_long_is_dropped_and_counted(client: SyncClient, url: str, raw: redis.Redis) -> None:
     client.run(programs.make_queue(QUEUE))
-    client.run(programs.call(ops.configure(QUEUE, {"dead_max": "10"})))
+    client.run(programs.call(transitions.configure(QUEUE, {"dead_max": "10"})))
     make_jobs(client, 300)
-    bury(client, claim(client, room=300))
+    bury(client, claim(client, free_slots=300))
     assert maintain(client, url, trims=False).counts() == {}
     assert maintain(client, url).counts() == {"trimmed": 290}
     assert raw.hget(keys.key(QUEUE, "meta"), "n:dropped_dead") == b"290"

@@ -21,7 +21,7 @@ def shop() -> qdeck.App:
 
 def refs(calls: list[Any]) -> dict[str, set[str]]:
     """Task → tasks that its call waits for."""
-    names = {call.id: call.job.tail.split("\n")[0].split(" ")[2] for call in calls}
+    names = {call.id: call.job.template.split("\n")[0].split(" ")[2] for call in calls}
     return {names[call.id]: {names[ref] for ref in call.job.after} for call in calls}
 
 

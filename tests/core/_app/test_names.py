@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, programs, transitions
 
 if TYPE_CHECKING:
     import redis
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 QUEUE = "ifdb:prod:games:actions"
 
 
-def head_of(raw: redis.Redis, job: qdeck.Job) -> codec.Head:
+def head_of(raw: redis.Redis, job: qdeck.Job) -> codec.JobHead:
     text = raw.hget(keys.key(job.queue, "head"), job.id)
     assert isinstance(text, bytes)
     return codec.read_head(text)
@@ -176,9 +176,9 @@ def test_result_of_a_job_that_is_done(app: qdeck.App) -> None:
         return a + b
 
     job = add.enqueue(1, 2)
-    [claimed] = app.client.run(programs.call(ops.poll(QUEUE, "w", 1, room=1, lease_ms=1000))).jobs
-    end = ops.Ending(kind="done", id=claimed.id, token=claimed.token, result=b"3")
-    app.client.run(programs.call(ops.poll(QUEUE, "w", 2, room=0, lease_ms=1000, endings=[end])))
+    [claimed] = app.client.run(programs.call(transitions.poll(QUEUE, "w", 1, free_slots=1, lease_ms=1000))).jobs
+    end = transitions.Ending(kind="done", id=claimed.id, token=claimed.token, result=b"3")
+    app.client.run(programs.call(transitions.poll(QUEUE, "w", 2, free_slots=0, lease_ms=1000, endings=[end])))
     assert job.result(timeout=5) == 3
     assert job.result() == 3
     with pytest.raises(qdeck.UnknownJob, match="nobody"):

@@ -57,7 +57,7 @@ def test_json_has_the_code_beside_the_sentence() -> None:
     assert skip.as_json() == told
 
 
-@pytest.mark.parametrize("name", ["act", "undo"])
+@pytest.mark.parametrize("name", ["apply", "undo"])
 def test_scripts_reply_with_codes(name: str) -> None:
     """What a script gives as a reason is a code, and behind a blank its data: no sentence is left in Lua."""
     source = scripts.load(name).source.decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from core._engine.picture import STATES, Picture, check_rules, take_picture
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, programs, transitions
 from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._engine.ops import Beat, Claimed, Made, Op, Poll, Reaped
+    from qdeck._engine.transitions import ClaimedJob, EnqueueResult, HeartbeatReply, PollReply, ReapReply, Transition
     from qdeck.admin import NewJob, Program
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Rig:
     def run(self, program: Program[T]) -> T:
         return self.client.run(program)
 
-    def call(self, op: Op[T]) -> T:
+    def call(self, op: Transition[T]) -> T:
         self.queues.add(op.queue)
         return self.run(programs.call(op))
 
@@ -63,7 +63,7 @@ class Rig:
         **head: Any,
     ) -> NewJob:
         self._made += 1
-        known = codec.Head(
+        known = codec.JobHead(
             enqueued_ms=0,
             priority=priority,
             retries=retries,
@@ -72,10 +72,10 @@ class Rig:
             unique=bool(unique),
             **head,
         )
-        return ops.NewJob(
+        return transitions.NewJob(
             id=job_id or f"job{self._made:06d}",
             priority=priority,
-            tail=known.tail(),
+            template=known.template(),
             body=body,
             delay_ms=delay_ms,
             due_ms=due_ms,
@@ -83,8 +83,8 @@ class Rig:
             after=tuple(after),
         )
 
-    def enqueue(self, *jobs: NewJob, queue: str = "") -> list[Made]:
-        return self.call(ops.enqueue(queue or self.queue, jobs, self.now))
+    def enqueue(self, *jobs: NewJob, queue: str = "") -> list[EnqueueResult]:
+        return self.call(transitions.enqueue(queue or self.queue, jobs, self.now))
 
     def add(self, job_id: str = "", *, queue: str = "", **options: Any) -> str:
         """Makes one job and gives its id."""
@@ -92,26 +92,30 @@ class Rig:
 
     # workers
 
-    def turn(self, worker: str = "w1", *, queue: str = "", number: int = 0, **options: Any) -> Poll:
+    def poll(self, worker: str = "w1", *, queue: str = "", number: int = 0, **options: Any) -> PollReply:
         self._turns += 1
-        options.setdefault("room", 0)
+        options.setdefault("free_slots", 0)
         options.setdefault("lease_ms", LEASE_MS)
-        return self.call(ops.poll(queue or self.queue, worker, number or self._turns, now=self.now, **options))
+        return self.call(transitions.poll(queue or self.queue, worker, number or self._turns, now=self.now, **options))
 
-    def claim(self, room: int = 1, worker: str = "w1", **options: Any) -> list[Claimed]:
-        return self.turn(worker, room=room, **options).jobs
+    def claim(self, free_slots: int = 1, worker: str = "w1", **options: Any) -> list[ClaimedJob]:
+        return self.poll(worker, free_slots=free_slots, **options).jobs
 
-    def claim_one(self, worker: str = "w1", **options: Any) -> Claimed:
+    def claim_one(self, worker: str = "w1", **options: Any) -> ClaimedJob:
         [job] = self.claim(1, worker, **options)
         return job
 
-    def ack(self, *jobs: Claimed, worker: str = "w1", **options: Any) -> Poll:
-        return self.turn(worker, acks=[(job.id, job.token) for job in jobs], **options)
+    def ack(self, *jobs: ClaimedJob, worker: str = "w1", **options: Any) -> PollReply:
+        return self.poll(worker, acks=[(job.id, job.token) for job in jobs], **options)
 
-    def end(self, job: Claimed, kind: str = "failed", *, worker: str = "w1", queue: str = "", **options: Any) -> Poll:
-        return self.turn(worker, queue=queue, endings=[ops.Ending(kind=kind, id=job.id, token=job.token, **options)])
+    def end(
+        self, job: ClaimedJob, kind: str = "failed", *, worker: str = "w1", queue: str = "", **options: Any
+    ) -> PollReply:
+        return self.poll(
+            worker, queue=queue, endings=[transitions.Ending(kind=kind, id=job.id, token=job.token, **options)]
+        )
 
-    def bury(self, job: Claimed, **options: Any) -> Poll:
+    def bury(self, job: ClaimedJob, **options: Any) -> PollReply:
         return self.end(job, delay_ms=-1, **options)
 
     def work(self, job_id: str, **options: Any) -> None:
@@ -120,13 +124,13 @@ class Rig:
         assert job.id == job_id
         self.ack(job, **options)
 
-    def beat(self, *jobs: Claimed) -> Beat:
-        return self.call(ops.beat(self.queue, [(job.id, job.token) for job in jobs], self.now))
+    def beat(self, *jobs: ClaimedJob) -> HeartbeatReply:
+        return self.call(transitions.renew_leases(self.queue, [(job.id, job.token) for job in jobs], self.now))
 
-    def reap(self, most: int = 200, **options: Any) -> Reaped:
-        return self.call(ops.reap(self.queue, most, now=self.now, **options))
+    def reap(self, most: int = 200, **options: Any) -> ReapReply:
+        return self.call(transitions.reap(self.queue, most, now=self.now, **options))
 
-    def crash(self, lease_ms: int = LEASE_MS) -> list[Reaped]:
+    def crash(self, lease_ms: int = LEASE_MS) -> list[ReapReply]:
         """Lets leases run out, then the grace after them, with a sweep at the end of each."""
         self.tick(lease_ms + 1)
         first = self.reap()
@@ -137,13 +141,13 @@ class Rig:
 
     def change(self, verb: str, *job_ids: str, seen: str = "", queue: str = "", **options: Any) -> list[str]:
         pairs = [(job_id, seen) for job_id in job_ids]
-        return self.call(ops.change(queue or self.queue, verb, pairs, now=self.now, **options))
+        return self.call(transitions.change_jobs(queue or self.queue, verb, pairs, now=self.now, **options))
 
     def configure(self, **settings: str) -> None:
-        self.call(ops.configure(self.queue, settings))
+        self.call(transitions.configure(self.queue, settings))
 
     def trim(self) -> int:
-        return self.call(ops.trim(self.queue, self.now))
+        return self.call(transitions.trim(self.queue, self.now))
 
     def deliver(self, queue: str = "") -> int:
         """Empties an outbox; gives how many entries it had."""
@@ -179,13 +183,13 @@ class Rig:
     def total(self, name: str) -> int:
         return int(self.raw.hget(keys.key(self.queue, "meta"), f"n:{name}") or 0)
 
-    def head(self, job_id: str, queue: str = "") -> codec.Head:
+    def head(self, job_id: str, queue: str = "") -> codec.JobHead:
         raw = self.field("head", job_id, queue)
         assert raw is not None, f"no head of {job_id!r}"
         return codec.read_head(raw)
 
     def rings(self) -> bool:
-        """Takes the token out of the bell; tells whether there was one."""
+        """Take the wake-up token; return whether there was one."""
         return self.raw.rpop(keys.key(self.queue, "wakeup")) is not None
 
     def check(self) -> None:

@@ -53,7 +53,7 @@ class Model:
         self.tat = ""
         self.outage_until = 0
         self.claims: dict[str, tuple[int, list[str], list[str], int]] = {}
-        self.bell = 0
+        self.wakeups = 0
         self.versions = 0
         self.removed: dict[str, int] = {}
         self.places: dict[int, tuple[Entry, int]] = {}  # entries of outboxes that were taken in here
@@ -112,12 +112,12 @@ class Model:
             {name: value if isinstance(value, bytes) else value.encode() for name, value in entry.items()}
             for entry in self.outbox
         ]
-        return Picture(meta, zsets, hashes, outbox, self.bell)
+        return Picture(meta, zsets, hashes, outbox, self.wakeups)
 
     # small steps
 
     def ring(self) -> None:
-        self.bell = max(1, self.bell)
+        self.wakeups = max(1, self.wakeups)
 
     def note(self, job: Job, kind: str, json: str) -> None:
         job.events.append(f"{self.now} {kind} {json}")
@@ -194,8 +194,10 @@ class Model:
             self.place(self.jobs[made.id], self.now)
             self.totals["enqueued"] += 1
             return
-        tail = f"{made.priority} 3 {made.task}\no{job_id}"
-        self.outbox.append({"k": "job", "q": queue, "i": made.id, "p": str(made.priority), "t": tail, "b": made.body})
+        template = f"{made.priority} 3 {made.task}\no{job_id}"
+        self.outbox.append(
+            {"k": "job", "q": queue, "i": made.id, "p": str(made.priority), "t": template, "b": made.body}
+        )
 
     def ended(self, job_id: str, outcome: str) -> None:
         """Tells those that wait for a job how it ended."""
@@ -293,12 +295,12 @@ class Model:
         if kid not in kids:
             kids.append(kid)
 
-    def turn(
+    def poll(
         self,
         now: int,
         worker: str,
         number: int,
-        room: int,
+        free_slots: int,
         lease_ms: int,
         acks: Sequence[tuple[str, str]] = (),
         endings: Sequence[Any] = (),
@@ -331,13 +333,13 @@ class Model:
         self.totals["refused"] += len(stale)
         claimed: list[str] = []
         wait = 0
-        if room > 0:
+        if free_slots > 0:
             self.promote()
             if not (known_before or self.handed_back):
                 self.strange = set()
             else:
-                self.welcome(room, [task for sign, task in said if sign == "+"])
-            claimed, wait = self.claim(room, worker, number, lease_ms)
+                self.welcome(free_slots, [task for sign, task in said if sign == "+"])
+            claimed, wait = self.claim(free_slots, worker, number, lease_ms)
         self.claims[worker] = (number, stale, claimed, now)
         limit = self.settings.get("limit")
         full = limit is not None and len(self.of_state("running")) >= int(limit)
@@ -345,7 +347,7 @@ class Model:
             self.ring()
         self.sweep()
         if self.handed_back:
-            self.bell = max(self.bell, min(len(self.claims) - 1, 50))
+            self.wakeups = max(self.wakeups, min(len(self.claims) - 1, 50))
         return Answer(stale, claimed, wait)
 
     def holds(self, job_id: str, token: str) -> bool:
@@ -365,7 +367,7 @@ class Model:
         job.lease, job.flags = "", ""
         attempts, crashes, outages = job.attempts or (0, 0, 0)
         if ending.kind == "cancelled" or asked:
-            why = ending.event.decode() if ending.kind == "cancelled" else '{"reason":"asked while it ran"}'
+            why = ending.event.decode() if ending.kind == "cancelled" else '{"reason":"requested while it ran"}'
             self.note(job, "cancelled", why)
             self.finish(ending.id, "cancelled", "cancelled", "cancelled")
         elif ending.kind == "crashed":
@@ -403,8 +405,8 @@ class Model:
         used = {slot for slot, _ in self.refused.values()}
         self.tasks = {task: one for task, one in self.tasks.items() if one[0] in used}
 
-    def welcome(self, room: int, tasks: Sequence[str]) -> None:
-        most, _, _ = self.allowed(room)
+    def welcome(self, free_slots: int, tasks: Sequence[str]) -> None:
+        most, _, _ = self.allowed(free_slots)
         for task in tasks:
             slot = self.tasks.get(task, (0, 0))[0]
             found = sorted((due, job_id) for job_id, (own, due) in self.refused.items() if slot and own == slot)
@@ -442,9 +444,9 @@ class Model:
                 job.state, job.at = "ready", job.priority * BAND + job.at
                 self.refused.pop(job_id, None)
 
-    def allowed(self, room: int) -> tuple[int, int, Fraction | None]:
+    def allowed(self, free_slots: int) -> tuple[int, int, Fraction | None]:
         """How many may start, how long to wait for more, and how long one takes of the rate."""
-        most, wait = room, 0
+        most, wait = free_slots, 0
         each: Fraction | None = None
         if "paused" in self.settings:
             return 0, 0, None
@@ -467,8 +469,8 @@ class Model:
             return Fraction(self.now + per)
         return whole + Fraction(min(rest, count), count) if whole >= self.now else Fraction(self.now)
 
-    def claim(self, room: int, worker: str, number: int, lease_ms: int) -> tuple[list[str], int]:
-        most, wait, each = self.allowed(room)
+    def claim(self, free_slots: int, worker: str, number: int, lease_ms: int) -> tuple[list[str], int]:
+        most, wait, each = self.allowed(free_slots)
         claimed: list[str] = []
         for _ in range(20 if self.strange else 3):
             popped = self.of_state("ready")[: max(0, most - len(claimed))]
@@ -528,7 +530,7 @@ class Model:
                 job.at = now + int(job.lease.split(" ")[2]) // 2
                 warned += 1
             elif "c" in job.flags:
-                self.note(job, "cancelled", '{"reason":"asked while it ran"}')
+                self.note(job, "cancelled", '{"reason":"requested while it ran"}')
                 self.finish(job_id, "cancelled", "cancelled", "cancelled")
                 back += 1
             else:

@@ -17,7 +17,12 @@ ZSETS: Final = (*STATES, "removed", "unknown_tasks")
 LIVE: Final = ("ready", "delayed", "blocked", "running")
 HASHES: Final = ("head", "body", "lease", "attempts", "error", "result", "log", "unique", "groups", "after", "claims")
 _PLACE: Final = re.compile(rb" \d+-\d+$")
-_CURSORS: Final = ("", "swept", "mend", "ahead")  # places in a scan, and the padding: no facts about jobs
+_CURSORS: Final = (
+    "",
+    "claims_cursor",
+    "lease_cursor",
+    "deadline_offset",
+)  # places in a scan, and the padding: no facts about jobs
 
 
 @dataclass(slots=True)
@@ -28,7 +33,7 @@ class Picture:
     zsets: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
     hashes: dict[str, dict[str, bytes]] = field(default_factory=dict)
     outbox: list[dict[str, bytes]] = field(default_factory=list)
-    bell: int = 0
+    wakeups: int = 0
 
     def states(self) -> dict[str, list[str]]:
         """The states in which each id is."""
@@ -86,7 +91,7 @@ def check_rules(pictures: dict[str, Picture]) -> None:
         _check_groups(queue, picture)
         _check_waiting(queue, picture, pictures)
         # One wakes one worker; a job that was handed back wakes the others too, as one of them may know its task.
-        assert picture.bell <= 50, f"{queue}: {picture.bell} tokens in the bell"
+        assert picture.wakeups <= 50, f"{queue}: {picture.wakeups} wake-up tokens"
         assert bool(picture.zsets["unknown_tasks"]) == ("unknown_tasks" in picture.meta), f"{queue}: no job waits"
 
 

@@ -10,7 +10,7 @@ from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
 from core._engine.test_removed import act
 from qdeck import UnknownDependency
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from qdeck._redis.commands import Request
 from qdeck._redis.errors import Late
 from support.programs import answer, feed, go_on, once, words_of
@@ -43,11 +43,11 @@ def calls(name: str) -> Callable[[Item], bool]:
 
 def forget_done(rig: Rig, queue: str) -> None:
     """Ends what is ready in a queue, and lets a minute pass in which nothing of it is kept."""
-    rig.client.run(programs.call(ops.configure(queue, {"done_max": "0"})))
+    rig.client.run(programs.call(transitions.configure(queue, {"done_max": "0"})))
     while jobs := rig.claim(10, queue=queue):
         rig.ack(*jobs, queue=queue)
     rig.tick(RESEND_MS + 1)
-    rig.client.run(programs.call(ops.trim(queue, rig.now)))
+    rig.client.run(programs.call(transitions.trim(queue, rig.now)))
     assert rig.sizes(queue) == {}
 
 
@@ -91,12 +91,12 @@ def test_a_deliverer_that_died_before_it_deleted_the_entry(loose_rig: Rig, kind:
     assert rig.sizes(OTHER) == {"ready": 1}
     forget_done(rig, OTHER)
     rig.tick(10 * 3_600_000)
-    rig.client.run(programs.call(ops.trim(OTHER, rig.now)))
+    rig.client.run(programs.call(transitions.trim(OTHER, rig.now)))
     assert rig.deliver() == 1
     assert rig.sizes(OTHER) == {}
     assert rig.picture().outbox == []
     rig.tick(RESEND_MS)
-    rig.client.run(programs.call(ops.trim(OTHER, rig.now)))
+    rig.client.run(programs.call(transitions.trim(OTHER, rig.now)))
     assert rig.raw.zcard(keys.key(OTHER, "removed")) == 0, "the place is forgotten once the entry is deleted"
 
 
@@ -114,13 +114,21 @@ def test_a_deliverer_that_stood_still_looks_again(rig: Rig) -> None:
 
 
 def test_an_end_that_arrives_late_is_refused(rig: Rig) -> None:
-    op = ops.resolve(rig.queue, "child", f"parent@{OTHER}", "dead", rig.now, read_ms=rig.now - RESEND_MS)
+    op = transitions.resolve_dependent(
+        rig.queue, "child", f"parent@{OTHER}", "dead", rig.now, read_ms=rig.now - RESEND_MS
+    )
     with pytest.raises(Late):
         rig.call(op)
     assert rig.picture().zsets["removed"] == []
     with pytest.raises(Late):
-        rig.call(ops.watch(rig.queue, [("parent", f"child@{OTHER}")], rig.now, read_ms=rig.now - RESEND_MS // 2 - 1))
-    assert rig.call(ops.watch(rig.queue, [("a", "b@c")], rig.now, read_ms=rig.now - RESEND_MS // 2)) == ["unknown"]
+        rig.call(
+            transitions.watch_parents(
+                rig.queue, [("parent", f"child@{OTHER}")], rig.now, read_ms=rig.now - RESEND_MS // 2 - 1
+            )
+        )
+    assert rig.call(
+        transitions.watch_parents(rig.queue, [("a", "b@c")], rig.now, read_ms=rig.now - RESEND_MS // 2)
+    ) == ["unknown"]
 
 
 # dependencies
@@ -190,7 +198,7 @@ def test_a_producer_that_stood_still_announces_again(rig: Rig) -> None:
     rig.add("parent")
     rig.queues.add(OTHER)
     child = rig.job("child", after=[f"parent@{rig.queue}!live"])
-    op = ops.enqueue(OTHER, [child], rig.now, rig.now - RESEND_MS // 2 - 1)
+    op = transitions.enqueue(OTHER, [child], rig.now, rig.now - RESEND_MS // 2 - 1)
     with pytest.raises(Late):
         rig.call(op)
     assert rig.sizes(OTHER) == {}
@@ -236,9 +244,9 @@ def test_an_announcement_that_is_sent_again_after_the_parent_is_gone(rig: Rig) -
 
 def test_ends_that_no_child_came_for_are_forgotten(rig: Rig) -> None:
     for n in range(450):
-        rig.call(ops.resolve(rig.queue, f"child{n}", f"parent@{OTHER}", "done", rig.now))
+        rig.call(transitions.resolve_dependent(rig.queue, f"child{n}", f"parent@{OTHER}", "done", rig.now))
     assert rig.raw.zcard(keys.key(rig.queue, "removed")) == 450
     rig.tick(RESEND_MS)
     for n in range(3):
-        rig.call(ops.resolve(rig.queue, f"late{n}", f"parent@{OTHER}", "done", rig.now))
+        rig.call(transitions.resolve_dependent(rig.queue, f"late{n}", f"parent@{OTHER}", "done", rig.now))
     assert rig.raw.zcard(keys.key(rig.queue, "removed")) == 3

@@ -10,13 +10,13 @@ import pytest
 from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
 from core._engine.test_removed import act
-from qdeck._engine import acts, keys, ops, programs
+from qdeck._engine import batch_transitions, keys, programs, transitions
 from qdeck._engine.codec import BAND
 from qdeck._errors import QdeckError
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
-    from qdeck._engine.acts import Undone
+    from qdeck._engine.batch_transitions import UndoneSlice
 
 
 def die(rig: Rig, job_id: str, **options: Any) -> None:
@@ -24,8 +24,8 @@ def die(rig: Rig, job_id: str, **options: Any) -> None:
     rig.bury(rig.claim_one())
 
 
-def undo(rig: Rig, batch: str = "b", number: int | str = 1) -> Undone:
-    return rig.call(acts.undo(rig.queue, batch, number, rig.now))
+def undo(rig: Rig, batch: str = "b", number: int | str = 1) -> UndoneSlice:
+    return rig.call(batch_transitions.undo_slice(rig.queue, batch, number, rig.now))
 
 
 @pytest.mark.parametrize("verb", ["retry", "run"])
@@ -92,7 +92,7 @@ def test_a_job_is_not_moved_where_its_id_is_done(rig: Rig, left: str) -> None:
     rig.add("a")
     rig.work("a")
     fields = {"s": b"ready", "c": b"5", "h": b"1 100 0 send", "b": b"", "a": b"", "e": b""}
-    assert rig.call(acts.accept(rig.queue, "a", fields, "far 1-1", now=rig.now)) == programs.TAKEN
+    assert rig.call(batch_transitions.accept_job(rig.queue, "a", fields, "far 1-1", now=rig.now)) == programs.TAKEN
     assert rig.sizes() == {"done": 1}
 
 
@@ -100,7 +100,9 @@ def move(rig: Rig, *job_ids: str) -> None:
     """Moves jobs out of the queue; their entries wait in its outbox."""
     seen = dict(rig.picture().zsets["ready"])
     pairs = [(job_id, f"{seen[job_id]:.0f}") for job_id in job_ids]
-    op = acts.act(rig.queue, "move", "ready", pairs, batch="b", offset=0, event=b"{}", extra=OTHER, now=rig.now)
+    op = batch_transitions.apply_slice(
+        rig.queue, "move", "ready", pairs, batch="b", offset=0, event=b"{}", extra=OTHER, now=rig.now
+    )
     assert rig.call(op).skipped == []
 
 
@@ -116,9 +118,16 @@ def test_a_moved_job_returns_where_its_id_was_taken_meanwhile(rig: Rig) -> None:
     rig.deliver()
     [(entry_id, fields)] = [one for one in entries if one[1][b"i"] == b"a"]
     place, job = b"%b %b" % (rig.queue.encode(), entry_id), {name.decode(): value for name, value in fields.items()}
-    again = acts.accept(OTHER, "a", job, place, now=rig.now)  # a deliverer that died before it deleted the entry
+    again = batch_transitions.accept_job(
+        OTHER, "a", job, place, now=rig.now
+    )  # a deliverer that died before it deleted the entry
     assert rig.call(again) == programs.TAKEN
-    assert rig.call(acts.accept(rig.queue, "a", job | {"y": b"1"}, place + programs.RETURNED, now=rig.now)) == 0
+    assert (
+        rig.call(
+            batch_transitions.accept_job(rig.queue, "a", job | {"y": b"1"}, place + programs.RETURNED, now=rig.now)
+        )
+        == 0
+    )
     after = rig.picture()
     assert after.zsets["ready"] == [row for row in before.zsets["ready"] if row[0] == "a"]
     assert after.hashes["head"]["a"] == before.hashes["head"]["a"]
@@ -139,7 +148,7 @@ def test_a_moved_job_whose_id_is_taken_in_both_queues_is_set_aside(rig: Rig) -> 
     rig.deliver()
     rows: Any = rig.raw.xrange(keys.key(rig.queue, "quarantine"))
     [[_, kept]] = rows
-    assert (kept[b"i"], kept[b"why"]) == (b"a", f"its id is taken in {rig.queue!r} and {OTHER!r}".encode())
+    assert (kept[b"i"], kept[b"reason"]) == (b"a", f"its id is taken in {rig.queue!r} and {OTHER!r}".encode())
     assert rig.sizes() == rig.sizes(OTHER) == {"ready": 1}
 
 
@@ -153,7 +162,7 @@ def test_a_moved_job_and_the_holder_of_its_unique_name(rig: Rig, holds: str) -> 
         rig.raw.hset(keys.key(rig.queue, "unique"), "name", "holder")  # should a release ever be missed
     head = b"%d 100 0 send\nnname\nu" % rig.now
     fields = {"s": b"ready", "c": b"5", "h": head, "b": b"[[],{}]", "a": b"", "e": b""}
-    assert rig.call(acts.accept(rig.queue, "a", fields, "far 1-1", now=rig.now)) == 1
+    assert rig.call(batch_transitions.accept_job(rig.queue, "a", fields, "far 1-1", now=rig.now)) == 1
     held = rig.picture().hashes["unique"]["name"]
     assert (held, rig.head("a").unique) == ((b"holder", False) if holds == "live" else (b"a", True))
 
@@ -164,7 +173,9 @@ def test_a_job_whose_cancellation_was_asked_for_is_not_requeued(rig: Rig) -> Non
     jobs = rig.claim(2)
     rig.change("cancel", "a")
     seen = [(job.id, job.token.strip()) for job in jobs]
-    op = acts.act(rig.queue, "requeue", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now)
+    op = batch_transitions.apply_slice(
+        rig.queue, "requeue", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now
+    )
     assert rig.call(op).skipped == [(0, "already_asked", "")]
     assert (rig.state("a"), rig.state("b")) == ("running", "ready")
 
@@ -181,26 +192,28 @@ def test_dependents_of_a_parent_that_lives_again_are_not_released(rig: Rig) -> N
     assert undo(rig).restored == 1
     rig.deliver()
     assert rig.sizes() == {"ready": 1, "blocked": 300 - died, "dead": died}
-    assert undo(rig, number="~1").restored == died
+    assert undo(rig, number="died:1").restored == died
     assert rig.sizes() == {"ready": 1, "blocked": 300}
 
 
 def test_a_requeue_of_a_running_job_refuses_its_worker(rig: Rig) -> None:
     rig.add("a")
     [job] = rig.claim()
-    op = acts.act(rig.queue, "requeue", "running", [("a", job.token.strip())], batch="b", offset=0, event=b"{}",
-                  now=rig.now)  # fmt: skip
+    seen = [("a", job.token.strip())]
+    op = batch_transitions.apply_slice(
+        rig.queue, "requeue", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now
+    )
     assert rig.call(op).skipped == []
     assert rig.ack(job).refused == ["a"]
     assert rig.state("a") == "ready"
-    assert rig.call(ops.change(OTHER, "cancel", [("a", "")], now=rig.now)) == ["gone"]
+    assert rig.call(transitions.change_jobs(OTHER, "cancel", [("a", "")], now=rig.now)) == ["gone"]
 
 
 def test_what_undo_keeps_is_counted_and_expires(rig: Rig) -> None:
     ids = [rig.add() for _ in range(3)]
     for offset, job_id in enumerate(ids):
         seen = [(job_id, str(100 * BAND + rig.now))]
-        op = acts.act(
+        op = batch_transitions.apply_slice(
             rig.queue, "discard", "ready", seen, batch="b", offset=offset, event=b"{}", keep_ms=50_000, now=rig.now
         )  # fmt: skip
         assert rig.call(op).kept

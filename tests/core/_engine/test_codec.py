@@ -19,7 +19,7 @@ _line = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_siz
 _word = st.from_regex(r"[a-z_][a-z0-9_.]{0,20}", fullmatch=True)
 _ms = st.integers(0, 10**15 - 1)
 _heads = st.builds(
-    codec.Head,
+    codec.JobHead,
     enqueued_ms=_ms,
     priority=st.integers(0, 899),
     retries=st.integers(0, 10_000),
@@ -48,8 +48,8 @@ _json = st.recursive(
 
 
 @given(_heads)
-def test_heads_round_trip(head: codec.Head) -> None:
-    raw = f"{head.enqueued_ms} {head.tail()}".encode()
+def test_heads_round_trip(head: codec.JobHead) -> None:
+    raw = f"{head.enqueued_ms} {head.template()}".encode()
     assert codec.read_head(raw) == head
 
 
@@ -59,8 +59,8 @@ def test_a_head_of_a_newer_version_is_read() -> None:
 
 
 def test_an_expiry_after_the_enqueueing() -> None:
-    tail = codec.Head(enqueued_ms=0, priority=1, retries=0, task="t", expires_after_ms=50).tail()
-    assert codec.read_head(f"1000 {tail}".encode()).expires_ms == 1_050
+    template = codec.JobHead(enqueued_ms=0, priority=1, retries=0, task="t", expires_after_ms=50).template()
+    assert codec.read_head(f"1000 {template}".encode()).expires_ms == 1_050
 
 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))

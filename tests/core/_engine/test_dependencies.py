@@ -9,7 +9,7 @@ import pytest
 from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
 from qdeck import UnknownDependency
-from qdeck._engine import ops, programs
+from qdeck._engine import programs, transitions
 from support.programs import answer, feed
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_a_chain_dies_to_its_end(rig: Rig) -> None:
     rig.enqueue(*(rig.job(f"j{n}", after=[f"j{n - 1}"]) for n in range(1, 450)))
     rig.bury(rig.claim_one())
     assert rig.sizes() == {"dead": 201, "blocked": 249}
-    assert rig.turn().outbox == 1
+    assert rig.poll().outbox == 1
     rig.check()
     rig.deliver()
     assert rig.sizes() == {"dead": 450}
@@ -195,7 +195,7 @@ def test_a_thousand_children_of_one_parent(rig: Rig, anyway: bool) -> None:
     rig.work("parent") if anyway else rig.bury(rig.claim_one())
     rig.check()
     assert 200 <= 1_000 - rig.sizes()["blocked"] <= 500
-    assert rig.turn().outbox == 1
+    assert rig.poll().outbox == 1
     assert rig.deliver() > 1
     last = "ready" if anyway else "dead"
     assert rig.sizes() == {last: 1_000, "done": 1} if anyway else {last: 1_001}
@@ -210,7 +210,7 @@ def test_delivery_twice_releases_once(rig: Rig) -> None:
         rig.enqueue(*(rig.job(f"child{n:04d}", after=["parent"]) for n in range(at, at + 200)))
     rig.work("parent")
     for _ in range(6):
-        rig.call(ops.release(rig.queue, "parent", "done", rig.now))
+        rig.call(transitions.release_dependents(rig.queue, "parent", "done", rig.now))
     rig.deliver()
     assert rig.sizes() == {"ready": 600, "done": 1}
     assert len({job.id for _ in range(6) for job in rig.claim(100)}) == 600
@@ -231,7 +231,7 @@ def test_an_enqueue_sent_again_after_its_parent_is_gone(rig: Rig) -> None:
     rig.enqueue(child)
     rig.work("parent")
     rig.change("discard", "parent")
-    assert rig.enqueue(child) == [ops.Made("child", created=False)]
+    assert rig.enqueue(child) == [transitions.EnqueueResult("child", created=False)]
     with pytest.raises(UnknownDependency):
         rig.enqueue(rig.job("other", after=["parent"]))
 

@@ -10,7 +10,7 @@ import pytest
 from core._engine.harness import LEASE_MS, OTHER
 from core._engine.model_jobs import RESEND_MS
 from core._engine.test_removed import act
-from qdeck._engine import acts, keys, ops
+from qdeck._engine import batch_transitions, keys, transitions
 from qdeck._engine.codec import BAND
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ def test_undo_tells_of_all_calls_however_often_it_is_asked(rig: Rig) -> None:
     rig.add("never")
     reasons = [("later", "parent_ended", ""), ("never", "already_there", "")]
     for _ in range(3):
-        undone = rig.call(acts.undo(rig.queue, "b", 1, rig.now))
+        undone = rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now))
         assert (undone.restored, sorted(undone.skipped)) == (0, reasons)
-    rig.call(acts.undo(rig.queue, "p", 1, rig.now))
+    rig.call(batch_transitions.undo_slice(rig.queue, "p", 1, rig.now))
     for _ in range(2):
-        undone = rig.call(acts.undo(rig.queue, "b", 1, rig.now))
+        undone = rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now))
         assert (undone.restored, undone.skipped) == (1, [("never", "already_there", "")])
     assert rig.state("later") == "blocked"
 
@@ -67,7 +67,7 @@ def test_dependents_in_other_queues_are_told_some_at_a_time(rig: Rig) -> None:
     near = "a:b"  # a short name, so that more than 200 are in one piece of the list
     rig.queues.add(near)
     rig.add("parent")
-    rig.call(ops.watch(rig.queue, [("parent", f"k{n:03}@{near}") for n in range(400)], rig.now))
+    rig.call(transitions.watch_parents(rig.queue, [("parent", f"k{n:03}@{near}") for n in range(400)], rig.now))
     rig.work("parent")
     kinds = Counter(entry["k"] for entry in rig.picture().outbox)
     assert kinds == {b"resolve": 200, b"release": 1}
@@ -81,16 +81,18 @@ def test_undo_wakes_a_worker_for_one_job(rig: Rig) -> None:
     rig.add("a")
     act(rig, "discard", "ready", "a", batch="b")
     assert rig.rings()
-    rig.call(acts.undo(rig.queue, "b", 1, rig.now))
+    rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now))
     assert rig.rings()
 
 
 def test_an_act_without_room_for_undo_says_so_however_often_it_is_sent(rig: Rig) -> None:
     rig.add("a")
     seen = [("a", str(100 * BAND + rig.now))]
-    op = acts.act(rig.queue, "discard", "ready", seen, batch="b", offset=0, event=b"{}", keep_bytes=1, now=rig.now)
+    op = batch_transitions.apply_slice(
+        rig.queue, "discard", "ready", seen, batch="b", offset=0, event=b"{}", keep_bytes=1, now=rig.now
+    )
     assert [rig.call(op).kept for _ in range(2)] == [False, False]
-    assert rig.call(acts.undo(rig.queue, "b", 1, rig.now)).skipped == [("", "undo_not_kept", "1")]
+    assert rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now)).skipped == [("", "undo_not_kept", "1")]
 
 
 def test_an_act_wakes_a_worker_for_one_job(rig: Rig) -> None:
@@ -113,7 +115,7 @@ def test_a_score_is_compared_as_a_number(rig: Rig) -> None:
     """However a server or a client writes it."""
     rig.add("a", delay_ms=5)
     seen = [("a", f"{rig.now + 5}.0")]
-    op = acts.act(rig.queue, "run", "delayed", seen, batch="b", offset=0, event=b"{}", now=rig.now)
+    op = batch_transitions.apply_slice(rig.queue, "run", "delayed", seen, batch="b", offset=0, event=b"{}", now=rig.now)
     assert rig.call(op).skipped == []
     assert rig.state("a") == "ready"
 
@@ -125,7 +127,7 @@ def test_what_undo_keeps_in_another_queue_expires(rig: Rig) -> None:
     act(rig, "bury", "ready", "parent", batch="b")
     rig.deliver()
     assert rig.state("child", OTHER) == "dead"
-    assert 0 < rig.raw.pttl(keys.undo_key(OTHER, "b")) <= acts.KEEP_MS
+    assert 0 < rig.raw.pttl(keys.undo_key(OTHER, "b")) <= batch_transitions.UNDO_TTL_MS
 
 
 def test_a_job_that_is_given_back_is_in_ready_alone(rig: Rig) -> None:
@@ -160,7 +162,11 @@ def test_a_cancellation_names_each_worker_once(rig: Rig) -> None:
     rig.change("cancel", other.id)
     assert [fields for _, fields in raw.xrange(stops)] == [{b"w": b"w2"}]
     seen = [(job.id, job.token.strip()) for job in (one, two)]
-    rig.call(acts.act(rig.queue, "cancel", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now))
+    rig.call(
+        batch_transitions.apply_slice(
+            rig.queue, "cancel", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now
+        )
+    )
     assert raw.xrevrange(stops, count=1)[0][1] == {b"w": b"w1"}
     assert 0 < rig.raw.pttl(stops) <= 600_000
 
@@ -170,7 +176,7 @@ def test_a_full_claim_does_not_look_at_what_comes_next(rig: Rig) -> None:
     for _ in range(2):
         rig.add()
     rig.add(delay_ms=50)
-    full = rig.turn(room=2)
+    full = rig.poll(free_slots=2)
     assert (full.due_ms, full.deadline_ms) == (0, 0)
-    rest = rig.turn(room=2)
+    rest = rig.poll(free_slots=2)
     assert (rest.due_ms, rest.deadline_ms) == (rig.now + 50, rig.now + LEASE_MS)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck._engine import acts, codec, keys
-from qdeck._engine.shapes import group_of, shape_of
+from qdeck._engine import batch_transitions, codec, keys
+from qdeck._engine.signatures import pattern_of, signature_of
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
@@ -35,10 +35,12 @@ def other(rig: Rig) -> bytes:
     return found or b""
 
 
-def act(rig: Rig, verb: str, *ids: str, batch: str = "b") -> acts.Acted:
+def act(rig: Rig, verb: str, *ids: str, batch: str = "b") -> batch_transitions.SliceResult:
     scores = dict(rig.picture().zsets["dead"])
     entries = [(job_id, f"{scores[job_id]:.0f}") for job_id in ids]
-    return rig.call(acts.act(rig.queue, verb, "dead", entries, batch=batch, offset=0, event=b"{}", now=rig.now))
+    return rig.call(
+        batch_transitions.apply_slice(rig.queue, verb, "dead", entries, batch=batch, offset=0, event=b"{}", now=rig.now)
+    )
 
 
 def test_counted_when_they_die_and_go(rig: Rig) -> None:
@@ -49,8 +51,8 @@ def test_counted_when_they_die_and_go(rig: Rig) -> None:
     assert kinds(rig) == {"Boom\njob N failed": 1, "KeyError\n'…'": 1}
     act(rig, "discard", second, batch="c")
     assert kinds(rig) == {"KeyError\n'…'": 1}
-    rig.call(acts.undo(rig.queue, "b", 1, rig.now))
-    rig.call(acts.undo(rig.queue, "c", 1, rig.now))
+    rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now))
+    rig.call(batch_transitions.undo_slice(rig.queue, "c", 1, rig.now))
     assert kinds(rig) == {"Boom\njob N failed": 2, "KeyError\n'…'": 1}
     rig.tick(604_800_001)
     rig.trim()
@@ -61,10 +63,12 @@ def test_what_is_left_of_a_dead_letter_is_counted_until_it_goes(loose_rig: Rig) 
     rig = loose_rig
     job_id = die(rig)
     rig.raw.zrem(keys.key(rig.queue, "dead"), job_id)
-    op = acts.act(rig.queue, "discard", "none", [(job_id, "")], batch="b", offset=0, event=b"{}", now=rig.now)
+    op = batch_transitions.apply_slice(
+        rig.queue, "discard", "none", [(job_id, "")], batch="b", offset=0, event=b"{}", now=rig.now
+    )
     assert rig.call(op).count == 1
     assert rig.picture().hashes["groups"] == {}
-    assert rig.call(acts.undo(rig.queue, "b", 1, rig.now)).restored == 1
+    assert rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now)).restored == 1
     assert len(rig.picture().hashes["groups"]) == 1
 
 
@@ -100,7 +104,7 @@ def test_what_the_scripts_bury_themselves(rig: Rig) -> None:
     waiting = rig.add()
     [(_, score)] = [row for row in rig.picture().zsets["ready"] if row[0] == waiting]
     rig.call(
-        acts.act(
+        batch_transitions.apply_slice(
             rig.queue, "bury", "ready", [(waiting, f"{score:.0f}")], batch="b", offset=0, event=b"{}",
             group="Buried\nwhy", now=rig.now,
         )
@@ -111,7 +115,7 @@ def test_what_the_scripts_bury_themselves(rig: Rig) -> None:
         "WorkerCrashed\nits worker died with it": 1,
         "Buried\nwhy": 1,
     }
-    rig.call(acts.undo(rig.queue, "b", 1, rig.now))
+    rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now))
     assert "Buried\nwhy" not in kinds(rig)
     assert rig.field("attempts", waiting) is None
 
@@ -140,7 +144,7 @@ def test_undo_where_the_place_was_taken_counts_as_other(loose_rig: Rig) -> None:
     act(rig, "retry", job_id)
     key = keys.key(rig.queue, "groups")
     rig.raw.hset(key, mapping={f"k{n}": "1 1 1 x\nK\n" for n in range(1000)})
-    assert rig.call(acts.undo(rig.queue, "b", 1, rig.now)).restored == 1
+    assert rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now)).restored == 1
     assert other(rig).startswith(b"1 ")
     assert rig.field("attempts", job_id) == b"1 0 0 other"
     act(rig, "discard", job_id, batch="c")
@@ -169,24 +173,26 @@ def test_a_job_that_waits_pays_nothing(rig: Rig) -> None:
     ],
 )
 def test_as_what_an_event_counts(kind: str, event: bytes, expected: str) -> None:
-    assert group_of(kind, event) == expected
+    assert signature_of(kind, event) == expected
 
 
 def test_no_password_gets_into_a_group() -> None:
     told = "cannot reach redis://app:s3cret@host:1/0 "
-    assert "s3cret" not in shape_of("E", told)
+    assert "s3cret" not in pattern_of("E", told)
     padded = "x" * 90 + " " + "1 " * 440 + "redis://app:" + "s" * 200 + "@host"
-    assert "sss" not in shape_of("E", padded)
+    assert "sss" not in pattern_of("E", padded)
 
 
 def act_on(rig: Rig, verb: str, state: str, job_id: str, batch: str) -> None:
     """An operator's batch on one job, as it is now."""
     seen = str(int(rig.raw.zscore(keys.key(rig.queue, state), job_id) or 0))
     if state in ("ready", "delayed", "blocked"):
-        seen = codec.version_seen(state, seen, rig.field("head", job_id))
+        seen = codec.version_of(state, seen, rig.field("head", job_id))
     elif state == "running":
         seen = (rig.field("lease", job_id) or b"").decode().split(" ")[0]
-    op = acts.act(rig.queue, verb, state, [(job_id, seen)], batch=batch, offset=0, event=b'{"by":"op"}', now=rig.now)
+    op = batch_transitions.apply_slice(
+        rig.queue, verb, state, [(job_id, seen)], batch=batch, offset=0, event=b'{"by":"op"}', now=rig.now
+    )
     assert rig.call(op).skipped == []
 
 
@@ -201,7 +207,7 @@ def test_the_newest_of_a_group_is_one_that_is_there(rig: Rig) -> None:
     act_on(rig, "retry", "dead", ids[3], "b1")
     [group] = rig.picture().hashes["groups"].values()
     assert group.split(b"\n")[0].split() == [b"3", b"%d" % (rig.now - 4), b"%d" % (rig.now - 2), ids[2].encode()]
-    rig.call(acts.undo(rig.queue, "b1", 1, rig.now))
+    rig.call(batch_transitions.undo_slice(rig.queue, "b1", 1, rig.now))
     assert rig.picture().hashes["groups"] == before
     act_on(rig, "discard", "dead", ids[3], "b2")
     [group] = rig.picture().hashes["groups"].values()
@@ -213,7 +219,7 @@ def test_undo_of_a_bury_names_the_newest_that_stays(rig: Rig) -> None:
     act_on(rig, "bury", "ready", first, "b1")
     rig.tick()
     act_on(rig, "bury", "ready", second, "b2")
-    rig.call(acts.undo(rig.queue, "b2", 1, rig.now))
+    rig.call(batch_transitions.undo_slice(rig.queue, "b2", 1, rig.now))
     [group] = rig.picture().hashes["groups"].values()
     assert group.split(b"\n")[0].split() == [b"1", b"%d" % (rig.now - 1), b"%d" % (rig.now - 1), first.encode()]
 
@@ -223,7 +229,7 @@ def test_undo_of_the_bury_of_a_running_job_keeps_that_it_was_interrupted(rig: Ri
     rig.claim_one()
     act_on(rig, "bury", "running", "a", "b")
     rig.tick()
-    rig.call(acts.undo(rig.queue, "b", 1, rig.now))
+    rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now))
     assert rig.state("a") == "ready"
     assert [event.kind for event in rig.events("a")] == ["buried", "requeued"]
 
@@ -234,7 +240,7 @@ def test_discard_and_undo_leave_who_waits_for_whom_as_it_was(rig: Rig) -> None:
     before = rig.picture().hashes["after"]
     for number in range(5):
         act_on(rig, "discard", "blocked", "child", f"b{number}")
-        rig.call(acts.undo(rig.queue, f"b{number}", 1, rig.now))
+        rig.call(batch_transitions.undo_slice(rig.queue, f"b{number}", 1, rig.now))
         assert rig.picture().hashes["after"] == before
     rig.work("parent")
     assert rig.state("child") == "ready"

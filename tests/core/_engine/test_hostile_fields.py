@@ -10,14 +10,14 @@ import pytest
 
 from core._engine.harness import LEASE_MS, OTHER, Rig
 from qdeck import QdeckError
-from qdeck._engine import acts, codec, keys, ops, programs
+from qdeck._engine import batch_transitions, codec, keys, programs, transitions
 from qdeck._schedules import store
 from qdeck.admin import Definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from qdeck._engine.ops import Claimed
+    from qdeck._engine.transitions import ClaimedJob
 
 TEXTS: Final = (
     b"", b" ", b"x", b"-1", b"inf", b"-inf", b"nan", b"1e400", b"1.5", b"0x10", b"\xff\xfe", b"\n", b"\x00",
@@ -43,7 +43,7 @@ BAD: Final = "bad"
 def nightly(queue: str) -> Definition:
     return Definition(
         name="nightly", queue=queue, task="send", cron="0 0 * * *", tz="UTC", missed="all", priority=100,
-        tail="100 0 send", body=b"[[],{}]",
+        template="100 0 send", body=b"[[],{}]",
     )  # fmt: skip
 
 
@@ -69,10 +69,10 @@ def put_bad(rig: Rig, state: str) -> None:
         rig.change("cancel", BAD)
 
 
-def work(rig: Rig, worker: str, room: int = 50) -> list[str]:
+def work(rig: Rig, worker: str, free_slots: int = 50) -> list[str]:
     """Claims as a worker does, which buries what it cannot read; gives what it could, and acknowledges that."""
-    healthy: list[Claimed] = []
-    for job in rig.claim(room, worker):
+    healthy: list[ClaimedJob] = []
+    for job in rig.claim(free_slots, worker):
         try:
             codec.read_head(job.head)
             codec.read_attempts(job.attempts)
@@ -108,16 +108,16 @@ def live(rig: Rig) -> None:
         seen = rig.raw.zscore(keys.key(rig.queue, state), BAD)
         lease: Any = rig.raw.hget(keys.key(rig.queue, "lease"), BAD) or b"w:1 "
         mark = str(lease.split(b" ")[0], "utf-8", "replace") if state == "running" else repr(seen or 0.0)
-        op = acts.act(
+        op = batch_transitions.apply_slice(
             rig.queue, verb, state, [(BAD, mark)], batch=name, offset=0, event=b'{"by":"op"}', extra=50, now=rig.now
         )
         for again in range(2):
             rig.call(op)
-            rig.call(acts.undo(rig.queue, name, 1, rig.now)) if again else None
+            rig.call(batch_transitions.undo_slice(rig.queue, name, 1, rig.now)) if again else None
     rig.change("cancel", "nobody", BAD)
-    rig.call(ops.release(rig.queue, BAD, "done", rig.now))
-    rig.call(ops.resolve(rig.queue, "child", BAD, "done", rig.now))
-    rig.call(ops.watch(rig.queue, [(BAD, f"far@{OTHER}")], rig.now))
+    rig.call(transitions.release_dependents(rig.queue, BAD, "done", rig.now))
+    rig.call(transitions.resolve_dependent(rig.queue, "child", BAD, "done", rig.now))
+    rig.call(transitions.watch_parents(rig.queue, [(BAD, f"far@{OTHER}")], rig.now))
     rig.trim()
     for _ in range(3):
         rig.tick(LEASE_MS * 70)
@@ -175,7 +175,7 @@ def test_unreadable_tries_bury_the_job_with_that_reason(loose_rig: Rig, value: b
     rig.enqueue(rig.job("a", retries=9), rig.job("b"))
     job, other = rig.claim(2)
     rig.raw.hset(keys.key(rig.queue, "attempts"), "a", value)
-    rig.turn(acks=[(other.id, other.token)], endings=[ops.Ending(kind="failed", id="a", token=job.token)])
+    rig.poll(acks=[(other.id, other.token)], endings=[transitions.Ending(kind="failed", id="a", token=job.token)])
     assert rig.sizes() == {"dead": 1, "done": 1}
     last = rig.events("a")[-1].data
     assert last == {"class": "UnreadableRecord", "message": "its attempts cannot be read"}
@@ -236,8 +236,8 @@ def test_an_id_without_a_record(loose_rig: Rig, state: str, job_id: bytes) -> No
 
 SETTINGS: Final = (
     "limit", "rate", "tat", "done_ttl", "done_max", "dead_ttl", "dead_max", "cancelled_ttl", "cancelled_max", "outage",
-    "mend", "swept", "ahead", "ready", "delayed", "running", "dead_letter", "n:enqueued", "n:done", "n:failed",
-    "n:retried",
+    "lease_cursor", "claims_cursor", "deadline_offset", "next_solo", "ready", "delayed", "running", "dead_letter",
+    "n:enqueued", "n:done", "n:failed", "n:retried",
     "n:dead", "n:crashed", "n:refused", "n:missing", "n:discarded", "n:cancelled", "n:expired", "n:dropped_done",
     "versions",
 )  # fmt: skip
@@ -277,17 +277,21 @@ def test_what_is_kept_for_undo(loose_rig: Rig) -> None:
     rig = loose_rig
     for _, value in every(rig, ["dead"], TEXTS):
         score = repr(rig.raw.zscore(keys.key(rig.queue, "dead"), BAD))
-        op = acts.act(rig.queue, "retry", "dead", [(BAD, score)], batch="b", offset=0, event=b"{}", now=rig.now)
+        op = batch_transitions.apply_slice(
+            rig.queue, "retry", "dead", [(BAD, score)], batch="b", offset=0, event=b"{}", now=rig.now
+        )
         rig.call(op)
         rig.raw.hset(keys.undo_key(rig.queue, "b"), "0", value)
         before = rig.picture()
-        steps: list[ops.Op[Any]] = [op, acts.undo(rig.queue, "b", 1, rig.now)]
+        steps: list[transitions.Transition[Any]] = [op, batch_transitions.undo_slice(rig.queue, "b", 1, rig.now)]
         for step in steps:
             with pytest.raises(QdeckError, match=r"cannot be read|not kept any more"):
                 rig.call(step)
         assert rig.picture() == before
         rig.raw.delete(keys.undo_key(rig.queue, "b"))
-        rig.raw.hset(keys.undo_key(rig.queue, "b"), mapping={"bytes": value, "slices": value, "~": value, "^": value})
+        rig.raw.hset(
+            keys.undo_key(rig.queue, "b"), mapping={"bytes": value, "slices": value, "died": value, "continued": value}
+        )
         live_and_tell(rig, value[:60])
 
 
@@ -296,7 +300,7 @@ def test_the_mark_of_a_schedule(loose_rig: Rig) -> None:
     for _, value in every(rig, ["ready"], TEXTS):
         rig.raw.hset(keys.key(rig.queue, "last_run"), "nightly", value)
         if value != b"9" * 15:  # a moment like any other
-            turn = int(time.time()) - 5
-            ticked = rig.run(store.tick(nightly(rig.queue), 0, [turn], turn))
+            reply = int(time.time()) - 5
+            ticked = rig.run(store.tick(nightly(rig.queue), 0, [reply], reply))
             assert len(ticked.made) == 1, value[:60]
         live_and_tell(rig, value[:60])

@@ -9,7 +9,7 @@ import pytest
 
 from core._engine.harness import LEASE_MS
 from qdeck import LayoutMismatch
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, programs, transitions
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
@@ -26,14 +26,14 @@ def test_an_expired_lease_is_warned_once_and_then_taken_back(rig: Rig) -> None:
     assert rig.reap().warned == 0, "not before its last millisecond is over"
     rig.tick()
     first = rig.reap()
-    assert (first.warned, first.back, first.deadline_ms) == (1, 0, rig.now + LEASE_MS // 2)
+    assert (first.warned, first.requeued, first.deadline_ms) == (1, 0, rig.now + LEASE_MS // 2)
     assert codec.read_lease(rig.field("lease", "a") or b"").expired_once
     rig.tick(LEASE_MS // 2)
-    assert rig.reap().back == 0
+    assert rig.reap().requeued == 0
     rig.tick()
     rig.rings()
     second = rig.reap()
-    assert (second.warned, second.back, second.buried, second.deadline_ms) == (0, 1, 0, 0)
+    assert (second.warned, second.requeued, second.buried, second.deadline_ms) == (0, 1, 0, 0)
     assert rig.rings()
     assert rig.state("a") == "ready"
     assert rig.attempts("a") == codec.Attempts(0, 1, 0)
@@ -49,11 +49,11 @@ def test_a_suspended_worker_renews_in_its_grace(rig: Rig) -> None:
     rig.tick(10 * LEASE_MS)
     assert rig.reap().warned == 1
     rig.tick(LEASE_MS // 2 - 1)
-    assert rig.reap().back == 0
+    assert rig.reap().requeued == 0
     assert (rig.beat(job).lost, rig.beat(job).cancels) == ([], [])
     assert not codec.read_lease(rig.field("lease", "a") or b"").expired_once
     rig.tick(LEASE_MS)
-    assert rig.reap() == ops.Reaped(rig.now, 0, 0, 0, rig.now)
+    assert rig.reap() == transitions.ReapReply(rig.now, 0, 0, 0, rig.now)
     assert rig.ack(job).refused == []
     assert (rig.state("a"), rig.attempts("a"), rig.total("crashed")) == ("done", codec.Attempts(), 0)
 
@@ -109,43 +109,43 @@ def test_a_heartbeat_renews_by_the_lease_of_the_job(rig: Rig) -> None:
 
 def test_a_claim_sent_twice_is_one(rig: Rig) -> None:
     rig.enqueue(*(rig.job() for _ in range(5)))
-    first = rig.turn(number=7, room=2)
-    again = rig.turn(number=7, room=2)
+    first = rig.poll(number=7, free_slots=2)
+    again = rig.poll(number=7, free_slots=2)
     assert again.jobs == first.jobs
     assert len(first.jobs) == 2
     assert rig.sizes() == {"running": 2, "ready": 3}
     rig.ack(first.jobs[0], number=8)
-    assert [job.id for job in rig.turn(number=8, room=0).jobs] == []
+    assert [job.id for job in rig.poll(number=8, free_slots=0).jobs] == []
     assert rig.total("done") == 1
     rig.ack(first.jobs[0], number=9)
-    assert rig.turn(number=9).refused == [first.jobs[0].id]
+    assert rig.poll(number=9).refused == [first.jobs[0].id]
     assert rig.total("refused") == 1
 
 
 def test_a_claim_sent_twice_gives_only_what_is_still_held(rig: Rig) -> None:
     rig.enqueue(rig.job("a"), rig.job("b", lease_ms=60_000))
-    rig.turn(number=7, room=2)
+    rig.poll(number=7, free_slots=2)
     rig.crash()
-    assert [job.id for job in rig.turn(number=7, room=2).jobs] == ["b"]
+    assert [job.id for job in rig.poll(number=7, free_slots=2).jobs] == ["b"]
     rig.claim_one("w2")
-    assert [job.id for job in rig.turn(number=7, room=2).jobs] == ["b"]
+    assert [job.id for job in rig.poll(number=7, free_slots=2).jobs] == ["b"]
 
 
 def test_a_turn_sent_again_after_the_sweep_is_still_known(rig: Rig) -> None:
     rig.enqueue(rig.job("a"), rig.job("b"))
-    held = rig.turn(number=1, room=1).jobs
+    held = rig.poll(number=1, free_slots=1).jobs
     acks = [(held[0].id, held[0].token)]
-    rig.turn(number=2, room=1, acks=acks)
+    rig.poll(number=2, free_slots=1, acks=acks)
     rig.crash()
-    assert rig.turn(number=2, room=1, acks=acks).refused == []
+    assert rig.poll(number=2, free_slots=1, acks=acks).refused == []
     assert (rig.total("refused"), rig.state("b")) == (0, "ready")
 
 
 def test_8001_expired_leases_and_eight_sweepers(rig: Rig) -> None:
     """Each crash is counted exactly once (reliability 10 and 13)."""
     count = 8_001
-    for at in range(0, count, ops.SLICE):
-        rig.enqueue(*(rig.job() for _ in range(min(ops.SLICE, count - at))))
+    for at in range(0, count, transitions.SLICE):
+        rig.enqueue(*(rig.job() for _ in range(min(transitions.SLICE, count - at))))
     while rig.claim(500):
         pass
     assert rig.sizes() == {"running": count}
@@ -153,9 +153,9 @@ def test_8001_expired_leases_and_eight_sweepers(rig: Rig) -> None:
     def sweep(_: int) -> tuple[int, int]:
         warned = back = 0
         while True:
-            done = rig.client.run(programs.call(ops.reap(rig.queue, now=rig.now)))
-            warned, back = warned + done.warned, back + done.back
-            if not done.warned and not done.back:
+            done = rig.client.run(programs.call(transitions.reap(rig.queue, now=rig.now)))
+            warned, back = warned + done.warned, back + done.requeued
+            if not done.warned and not done.requeued:
                 rig.client.close()
                 return warned, back
 
@@ -175,7 +175,7 @@ def test_a_lease_deleted_by_hand(rig: Rig) -> None:
     rig.claim_one()
     rig.raw.hdel(keys.key(rig.queue, "lease"), "a")
     rig.tick(LEASE_MS + 1)
-    assert rig.reap().back == 1
+    assert rig.reap().requeued == 1
     assert (rig.state("a"), rig.attempts("a")) == ("ready", codec.Attempts())
     assert rig.rings()
 
@@ -217,7 +217,7 @@ def test_a_poison_pill_dies_after_five_crashes_and_its_siblings_stay(rig: Rig) -
         rig.tick(LEASE_MS // 2 + 1)
         rig.beat(*siblings)
         last = rig.reap()
-    assert (last.back, last.buried) == (0, 1)
+    assert (last.requeued, last.buried) == (0, 1)
     assert rig.state("poison") == "dead"
     assert rig.attempts("poison") == codec.Attempts(failed=0, crashes=5, outages=0)
     assert kinds(rig, "poison") == ["crashed"] * 5
@@ -343,7 +343,7 @@ def test_the_last_ones_of_an_outage_are_part_of_it(rig: Rig) -> None:
     while rig.reap(3).warned:
         pass
     rig.tick(LEASE_MS // 2 + 1)
-    while rig.reap(3).back:
+    while rig.reap(3).requeued:
         pass
     counts = {codec.read_attempts(raw) for raw in rig.picture().hashes["attempts"].values()}
     assert counts == {codec.Attempts(0, 0, 1)}
@@ -363,7 +363,7 @@ def test_a_clock_that_is_set_back_does_not_keep_dead_workers_leases(rig: Rig, co
     rig.claim(count + 1)
     rig.tick(-3_600_000)
     for _ in range(4):
-        assert rig.turn(room=0).deadline_ms <= rig.now + 60_000, "a worker looks again in a minute"
+        assert rig.poll(free_slots=0).deadline_ms <= rig.now + 60_000, "a worker looks again in a minute"
         assert rig.reap().deadline_ms <= rig.now + 60_000
     assert max(score for _, score in rig.picture().zsets["running"]) == rig.now + 300_000
     rig.crash()
@@ -396,7 +396,7 @@ def test_a_due_time_that_never_comes_buries_the_job(rig: Rig, state: str) -> Non
     rig.add("a", **({"delay_ms": 5} if state == "delayed" else {"after": ["parent"]}))
     rig.add("child", after=["a"])
     rig.raw.zadd(keys.key(rig.queue, state), {"a": "inf"})
-    assert rig.turn().due_ms == 0
+    assert rig.poll().due_ms == 0
     rig.reap()
     assert (rig.state("a"), rig.state("child")) == ("dead", "dead")
     assert rig.events("a")[-1].data["message"] == "its due time cannot be read"
@@ -472,7 +472,7 @@ def test_a_job_that_was_to_be_cancelled_does_not_run_again(rig: Rig, kind: str) 
     rig.change("cancel", "a")
     rig.end(job, kind, delay_ms=0)
     assert rig.state("a") == "cancelled"
-    assert rig.events("a")[-1].data == {"reason": "asked while it ran"}
+    assert rig.events("a")[-1].data == {"reason": "requested while it ran"}
     assert rig.total("cancelled") == 1
 
 
@@ -498,9 +498,9 @@ def test_a_crashed_job_that_was_to_be_cancelled_is_cancelled(rig: Rig, warned_fi
     if warned_first:
         rig.change("cancel", "a")
     assert rig.beat(job).cancels == ["a"]
-    assert sum(swept.back for swept in rig.crash()) == 1
+    assert sum(swept.requeued for swept in rig.crash()) == 1
     assert (rig.state("a"), rig.state("child")) == ("cancelled", "dead")
-    assert rig.events("a")[-1].data == {"reason": "asked while it ran"}
+    assert rig.events("a")[-1].data == {"reason": "requested while it ran"}
     assert rig.attempts("a") == codec.Attempts()
     assert (rig.total("cancelled"), rig.total("crashed")) == (1, 0)
     assert rig.picture().hashes["unique"] == {}

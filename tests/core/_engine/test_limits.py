@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qdeck._engine import ops
+from qdeck._engine import transitions
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
@@ -37,7 +37,7 @@ def test_a_paused_queue_still_puts_due_jobs_in_order(rig: Rig) -> None:
     rig.configure(paused="1")
     rig.add(delay_ms=5)
     rig.tick(5)
-    assert rig.turn(room=1).due_ms == 0
+    assert rig.poll(free_slots=1).due_ms == 0
     assert rig.sizes() == {"ready": 1}
 
 
@@ -61,12 +61,12 @@ def test_a_concurrency_limit_holds_over_all_workers(rig: Rig) -> None:
 def test_a_rate_limit_gives_so_many_at_once_and_then_as_time_goes(rig: Rig) -> None:
     rig.configure(rate="4 1000")
     fill(rig, 10)
-    first = rig.turn(room=10)
+    first = rig.poll(free_slots=10)
     assert (len(first.jobs), first.wait_ms) == (4, 250)
     rig.tick(249)
-    assert (len(rig.claim(10)), rig.turn(room=10).wait_ms) == (0, 1)
+    assert (len(rig.claim(10)), rig.poll(free_slots=10).wait_ms) == (0, 1)
     rig.tick()
-    again = rig.turn(room=10)
+    again = rig.poll(free_slots=10)
     assert (len(again.jobs), again.wait_ms) == (1, 250)
     rig.tick(60_000)
     assert len(rig.claim(10)) == 4, "what was not used does not pile up"
@@ -86,7 +86,7 @@ def test_a_rate_limit_does_not_ring_before_its_time(rig: Rig) -> None:
 def test_a_claim_within_the_rate_does_not_wait(rig: Rig) -> None:
     rig.configure(rate="100 1000")
     fill(rig, 3)
-    assert rig.turn(room=2).wait_ms == 0
+    assert rig.poll(free_slots=2).wait_ms == 0
     assert rig.rings(), "one is left and may start"
 
 
@@ -104,14 +104,14 @@ def test_no_rate_is_ever_exceeded(rig: Rig, count: int, per_ms: int, steps: list
     singles = sum(len(rig.claim(1)) for _ in range(count + 3))
     assert singles == count
     start, started = rig.now, singles
-    for ms, room in steps:
+    for ms, free_slots in steps:
         rig.tick(ms)
-        turn = rig.turn(room=room)
-        started += len(turn.jobs)
+        reply = rig.poll(free_slots=free_slots)
+        started += len(reply.jobs)
         assert started <= count + (rig.now - start) * count / per_ms + 0.01 * count
-        if len(turn.jobs) < room and rig.sizes().get("ready"):
-            assert turn.wait_ms > 0
-            rig.tick(turn.wait_ms)
+        if len(reply.jobs) < free_slots and rig.sizes().get("ready"):
+            assert reply.wait_ms > 0
+            rig.tick(reply.wait_ms)
             got = len(rig.claim(1))
             assert got == 1, "the wait that was told is enough"
             started += got
@@ -130,7 +130,7 @@ def test_a_turn_with_too_many_endings_is_refused_whole(rig: Rig) -> None:
         fill(rig, 500)
     jobs = [job for _ in range(10) for job in rig.claim(500)]
     before = rig.picture()
-    with pytest.raises(ValueError, match="TURN"):
+    with pytest.raises(ValueError, match="POLL"):
         rig.ack(*jobs)
     assert rig.picture() == before
     assert rig.ack(*jobs[:3_000]).refused == []
@@ -146,9 +146,9 @@ def test_the_largest_slices_fit(rig: Rig) -> None:
         pass
     jobs = rig.claim(500)
     assert len(jobs) == 500
-    rig.call(ops.beat(rig.queue, [(job.id, job.token) for job in jobs], rig.now))
-    endings = [ops.Ending(kind="done", id=job.id, token=job.token, result=b"1", log=b"x") for job in jobs]
-    assert rig.turn(endings=endings).refused == []
+    rig.call(transitions.renew_leases(rig.queue, [(job.id, job.token) for job in jobs], rig.now))
+    endings = [transitions.Ending(kind="done", id=job.id, token=job.token, result=b"1", log=b"x") for job in jobs]
+    assert rig.poll(endings=endings).refused == []
     assert rig.sizes() == {"done": 503}
     assert rig.picture().hashes["unique"] == {}
     assert rig.change("discard", *(job.id for job in jobs)) == ["ok"] * 500
@@ -160,9 +160,9 @@ def test_a_clock_that_is_set_back_holds_a_rate_limited_queue_up_for_one_period(r
     fill(rig, 10)
     assert len(rig.claim(10)) == 4
     rig.tick(-back_ms)
-    turn = rig.turn(room=10)
-    assert (turn.jobs, turn.wait_ms) == ([], 250)
-    rig.tick(turn.wait_ms)
+    reply = rig.poll(free_slots=10)
+    assert (reply.jobs, reply.wait_ms) == ([], 250)
+    rig.tick(reply.wait_ms)
     assert len(rig.claim(10)) == 1
     rig.tick(1_000)
     assert len(rig.claim(10)) == 4
@@ -173,7 +173,7 @@ def test_a_rate_that_was_slower_before_does_not_hold_the_queue_up(rig: Rig) -> N
     fill(rig, 3)
     assert len(rig.claim(3)) == 1
     rig.configure(rate="10 1000")
-    turn = rig.turn(room=3)
-    assert (turn.jobs, turn.wait_ms) == ([], 100)
+    reply = rig.poll(free_slots=3)
+    assert (reply.jobs, reply.wait_ms) == ([], 100)
     rig.tick(200)
     assert len(rig.claim(3)) == 2

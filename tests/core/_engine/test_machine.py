@@ -15,7 +15,7 @@ from core._engine.model import Model
 from core._engine.model_jobs import Entry, Late, Refused, Spec
 from core._engine.picture import Picture, check_rules, take_picture
 from qdeck import UnknownDependency
-from qdeck._engine import codec, keys, ops, programs, scripts
+from qdeck._engine import codec, keys, programs, scripts, transitions
 from qdeck._redis import Endpoint, SyncClient, errors
 from support.programs import answer, feed
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._engine.ops import Ending, Op
+    from qdeck._engine.transitions import Ending, Transition
     from qdeck.admin import NewJob
 
 QUEUES: Final = (QUEUE, OTHER)
@@ -57,7 +57,7 @@ said_tasks = st.sampled_from(("", "", "", "+send", "-send", "-mend", "+send\n-me
 
 def new_job(spec: Spec) -> NewJob:
     """The job of the engine for a job of the model."""
-    head = codec.Head(
+    head = codec.JobHead(
         enqueued_ms=0,
         priority=spec.priority,
         retries=spec.retries,
@@ -70,10 +70,10 @@ def new_job(spec: Spec) -> NewJob:
         on_failure=spec.handler,
         run_anyway=spec.anyway,
     )
-    return ops.NewJob(
+    return transitions.NewJob(
         id=spec.id,
         priority=spec.priority,
-        tail=head.tail(),
+        template=head.template(),
         body=spec.body,
         delay_ms=spec.delay_ms,
         due_ms=spec.due_ms,
@@ -92,7 +92,7 @@ def make_ending(kind: str, job_id: str, token: str) -> Ending:
         "timeout": {"kind": "timeout", "delay_ms": 5, "event": EVENT},
         "cancelled": {"kind": "cancelled", "event": b'{"by":"me"}'},
     }
-    return ops.Ending(id=job_id, token=token, **kinds.get(kind, {"kind": kind, "event": EVENT}))
+    return transitions.Ending(id=job_id, token=token, **kinds.get(kind, {"kind": kind, "event": EVENT}))
 
 
 def differences(mine: Picture, real: Picture) -> str:
@@ -185,11 +185,11 @@ class Machine(RuleBasedStateMachine):
         self.turns: dict[tuple[int, str], list[dict[str, Any]]] = {}
         self.attempts: dict[str, int] = {}
         self.announced: list[tuple[str, list[Spec], int]] = []  # what producers announced and did not enqueue yet
-        self.asleep: set[str] = set()  # queues where somebody took the token of the bell and died
+        self.asleep: set[str] = set()  # queues where somebody took the wake-up token and died
 
     # how steps are taken
 
-    def call(self, op: Op[Any], *, twice: bool = False) -> Any:
+    def call(self, op: Transition[Any], *, twice: bool = False) -> Any:
         first = self.client.run(programs.call(op))
         if twice:
             self.second = self.client.run(programs.call(op))
@@ -209,7 +209,7 @@ class Machine(RuleBasedStateMachine):
         return f"{'abc'[index % 3]}{self.count}"
 
     def enqueue(self, queue: str, specs: Sequence[Spec], *, twice: bool, announced_ms: int = 0) -> None:
-        op = ops.enqueue(queue, [new_job(spec) for spec in specs], self.now, announced_ms)
+        op = transitions.enqueue(queue, [new_job(spec) for spec in specs], self.now, announced_ms)
         try:
             answers = self.models[queue].enqueue(self.now, specs, announced_ms)
         except Late:
@@ -278,7 +278,11 @@ class Machine(RuleBasedStateMachine):
             after = []
             for ref in spec.after:
                 parent, _, far = ref.partition("@")
-                outcome = self.call(ops.watch(far, [(parent, f"{spec.id}@{queue}")], self.now))[0] if far else ""
+                outcome = (
+                    self.call(transitions.watch_parents(far, [(parent, f"{spec.id}@{queue}")], self.now))[0]
+                    if far
+                    else ""
+                )
                 if far:
                     assert outcome == self.models[far].watch(self.now, parent, f"{spec.id}@{queue}")
                 after.append(f"{ref}!{outcome}" if far else ref)
@@ -318,7 +322,7 @@ class Machine(RuleBasedStateMachine):
         if not self.models[queue].of_state("ready", "running"):
             self.enqueue(queue, self.draw_specs(queue, data), twice=False)
         for _ in range(count):
-            self.turn(
+            self.poll(
                 data.draw(workers, label="worker"),
                 queue,
                 data.draw(st.sampled_from((5, 5, 2, 1, 0)), label="room"),
@@ -328,7 +332,7 @@ class Machine(RuleBasedStateMachine):
             )
             self.same_as_the_model()
 
-    def turn(self, worker: int, queue: str, room: int, woken: bool, twice: bool, data: st.DataObject) -> None:
+    def poll(self, worker: int, queue: str, free_slots: int, woken: bool, twice: bool, data: st.DataObject) -> None:
         hand = self.hands[worker][queue]
         acks, ends = [], []
         for job_id in sorted(hand):
@@ -343,10 +347,10 @@ class Machine(RuleBasedStateMachine):
         self.number += 1
         if woken:
             self.raw.rpop(keys.key(queue, "wakeup"))
-            self.models[queue].bell = max(0, self.models[queue].bell - 1)
+            self.models[queue].wakeups = max(0, self.models[queue].wakeups - 1)
         said = {
             "number": self.number,
-            "room": room,
+            "free_slots": free_slots,
             "lease_ms": LEASE_MS,
             "acks": acks,
             "endings": ends,
@@ -368,8 +372,8 @@ class Machine(RuleBasedStateMachine):
 
     def take_turn(self, worker: int, queue: str, said: dict[str, Any]) -> None:
         name = self.name(worker)
-        expected = self.models[queue].turn(self.now, name, **said)
-        real = self.call(ops.poll(queue, name, now=self.now, **said))
+        expected = self.models[queue].poll(self.now, name, **said)
+        real = self.call(transitions.poll(queue, name, now=self.now, **said))
         assert [job.id for job in real.jobs] == expected.jobs
         assert real.refused == expected.stale
         assert real.wait_ms == expected.wait_ms
@@ -383,7 +387,7 @@ class Machine(RuleBasedStateMachine):
     def beat(self, worker: int, queue: str, twice: bool, heeds: bool) -> None:
         hand = self.hands[worker][queue]
         held = sorted(hand.items())
-        real = self.call(ops.beat(queue, held, self.now), twice=twice)
+        real = self.call(transitions.renew_leases(queue, held, self.now), twice=twice)
         assert (real.lost, real.cancels) == self.models[queue].beat(self.now, held)
         if heeds:
             for job_id in real.lost:
@@ -398,9 +402,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(queue=queues)
     def swallow_ring(self, queue: str) -> None:
-        """A worker takes the token of the bell and dies before it claims."""
+        """A worker takes the wake-up token and dies before it claims."""
         self.raw.rpop(keys.key(queue, "wakeup"))
-        self.models[queue].bell = max(0, self.models[queue].bell - 1)
+        self.models[queue].wakeups = max(0, self.models[queue].wakeups - 1)
         self.asleep.add(queue)
 
     # sweepers, operators, time
@@ -409,8 +413,8 @@ class Machine(RuleBasedStateMachine):
     def reap(self, queue: str, most: int, times: int) -> None:
         for _ in range(times):
             expected = self.models[queue].reap(self.now, most, 2, 2)
-            real = self.call(ops.reap(queue, most, 2, 2, self.now))
-            assert (real.warned, real.back, real.buried) == expected
+            real = self.call(transitions.reap(queue, most, 2, 2, self.now))
+            assert (real.warned, real.requeued, real.buried) == expected
 
     @rule(queue=queues, verb=st.sampled_from(("cancel", "discard", "run", "reprioritise")), index=picks,
           seen=st.sampled_from(("", "", "ready", "blocked", "dead")), twice=st.booleans())  # fmt: skip
@@ -418,7 +422,7 @@ class Machine(RuleBasedStateMachine):
         job_id = self.pick(queue, index)
         priority = (0, 70, 300)[index % 3]
         event = b'{"by":"op"}'
-        op = ops.change(queue, verb, [(job_id, seen)], event=event, priority=priority, now=self.now)
+        op = transitions.change_jobs(queue, verb, [(job_id, seen)], event=event, priority=priority, now=self.now)
         for _ in range(1 + twice):
             expected = self.models[queue].change(self.now, verb, job_id, seen, priority, event.decode())
             assert self.call(op) == [expected]
@@ -428,11 +432,11 @@ class Machine(RuleBasedStateMachine):
         ("rate", "7 90"), ("rate", ""), ("done_max", "2"), ("done_ttl", "1000"), ("dead_max", "1"),
         ("dead_ttl", "1000"),        ("cancelled_max", "1"))))  # fmt: skip
     def configure(self, queue: str, setting: tuple[str, str]) -> None:
-        self.call(ops.configure(queue, dict([setting])))
+        self.call(transitions.configure(queue, dict([setting])))
         self.models[queue].configure(*setting)
 
     def trim(self, queue: str) -> None:
-        assert self.call(ops.trim(queue, self.now)) == self.models[queue].trim(self.now)
+        assert self.call(transitions.trim(queue, self.now)) == self.models[queue].trim(self.now)
 
     @rule(queue=queues, twice=st.booleans(), stop_after=st.sampled_from((None, None, 1, 2, 3, 4, 5)))
     def deliver(self, queue: str, twice: bool, stop_after: int | None) -> None:
@@ -498,7 +502,7 @@ class Machine(RuleBasedStateMachine):
             # A waiting job is never overlooked: somebody will be woken for it.
             held_back = {"paused", "limit", "rate"} & seen.meta.keys()
             awake = queue not in self.asleep and not held_back
-            assert seen.bell or not (awake and seen.zsets["ready"]), f"{queue}: work, and no ring"
+            assert seen.wakeups or not (awake and seen.zsets["ready"]), f"{queue}: work, and no ring"
 
 
 def run_machine(url: str, raw: redis.Redis, *, examples: int, steps: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._engine import keys, ops
+from qdeck._engine import keys, transitions
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
@@ -75,8 +75,8 @@ def test_a_delay_of_nothing_and_a_past_time_mean_now(rig: Rig) -> None:
 def test_a_job_is_due_at_its_millisecond_and_not_before(rig: Rig) -> None:
     rig.add("later", due_ms=rig.now + 100)
     rig.tick(99)
-    turn = rig.turn(room=5)
-    assert (turn.jobs, turn.due_ms) == ([], rig.now + 1)
+    reply = rig.poll(free_slots=5)
+    assert (reply.jobs, reply.due_ms) == ([], rig.now + 1)
     rig.tick()
     assert [job.id for job in rig.claim(5)] == ["later"]
 
@@ -85,8 +85,8 @@ def test_ten_thousand_jobs_due_in_the_same_millisecond(rig: Rig) -> None:
     """All are promoted, each once, in order (reliability 12 and 13)."""
     due = rig.now + 1_000
     jobs = [rig.job(due_ms=due) for _ in range(10_000)]
-    for at in range(0, len(jobs), ops.SLICE):
-        rig.enqueue(*jobs[at : at + ops.SLICE])
+    for at in range(0, len(jobs), transitions.SLICE):
+        rig.enqueue(*jobs[at : at + transitions.SLICE])
     rig.tick(1_000)
     claimed: list[str] = []
     while (got := rig.claim(200)) or rig.sizes().keys() & {"ready", "delayed"}:
@@ -101,8 +101,8 @@ def test_promotion_takes_a_bounded_slice(rig: Rig) -> None:
     for _ in range(5):
         rig.enqueue(*(rig.job(delay_ms=1) for _ in range(250)))
     rig.tick()
-    turn = rig.turn(room=1)
-    assert (turn.jobs, turn.due_ms) == ([], rig.now), (
+    reply = rig.poll(free_slots=1)
+    assert (reply.jobs, reply.due_ms) == ([], rig.now), (
         "what is due and not in order yet may come first: ask again at once"
     )
     assert rig.sizes() == {"ready": 1_000, "delayed": 250}
@@ -111,8 +111,8 @@ def test_promotion_takes_a_bounded_slice(rig: Rig) -> None:
 
 
 def test_a_critical_job_does_not_wait_behind_thousands_of_due_ones(rig: Rig) -> None:
-    for _ in range(0, 20_000, ops.SLICE):
-        rig.enqueue(*(rig.job(priority=LOW, delay_ms=5) for _ in range(ops.SLICE)))
+    for _ in range(0, 20_000, transitions.SLICE):
+        rig.enqueue(*(rig.job(priority=LOW, delay_ms=5) for _ in range(transitions.SLICE)))
     rig.add("critical", priority=CRITICAL, delay_ms=6)
     rig.tick(10)
     first: list[str] = []
@@ -123,7 +123,7 @@ def test_a_critical_job_does_not_wait_behind_thousands_of_due_ones(rig: Rig) -> 
 
 def test_a_ready_job_of_the_first_priority_does_not_wait_for_what_is_due(rig: Rig) -> None:
     for _ in range(3):
-        rig.enqueue(*(rig.job(priority=LOW, delay_ms=5) for _ in range(ops.SLICE)))
+        rig.enqueue(*(rig.job(priority=LOW, delay_ms=5) for _ in range(transitions.SLICE)))
     rig.tick(10)
     rig.add("now", priority=CRITICAL)
     assert [job.id for job in rig.claim(10)] == ["now"]
@@ -134,12 +134,12 @@ def test_a_claim_is_bounded_by_bytes(rig: Rig) -> None:
     rig.add("small", priority=0)
     rig.enqueue(*(rig.job(f"large{n}", body=b"x" * 8_000_000) for n in range(6)))
     rig.tick(5)
-    turns = [rig.turn(room=50) for _ in range(7)]
-    sizes = [[len(job.body) for job in turn.jobs] for turn in turns]
+    turns = [rig.poll(free_slots=50) for _ in range(7)]
+    sizes = [[len(job.body) for job in reply.jobs] for reply in turns]
     assert max(sum(one) for one in sizes) <= 3 * 8_000_000
     assert max(sum(one) for one in sizes[1:]) == 8_000_000, "one that is larger than the bound goes alone"
     assert turns[0].due_ms == rig.now, "there is more: ask again at once"
-    claimed = [job.id for turn in turns for job in turn.jobs]
+    claimed = [job.id for reply in turns for job in reply.jobs]
     assert claimed == ["small", *(f"large{n}" for n in range(6))], "in order, each once"
 
 
@@ -250,12 +250,12 @@ def test_an_enqueue_of_known_jobs_does_not_ring(rig: Rig) -> None:
 
 
 def test_a_turn_tells_when_to_look_again(rig: Rig) -> None:
-    assert (rig.turn(room=1).due_ms, rig.turn(room=1).deadline_ms) == (0, 0)
+    assert (rig.poll(free_slots=1).due_ms, rig.poll(free_slots=1).deadline_ms) == (0, 0)
     rig.add()
     rig.add(delay_ms=70)
-    full = rig.turn(room=1, lease_ms=500)
+    full = rig.poll(free_slots=1, lease_ms=500)
     assert (full.due_ms, full.deadline_ms, len(full.jobs)) == (0, 0, 1)
-    idle = rig.turn("w2", room=1)
+    idle = rig.poll("w2", free_slots=1)
     assert (idle.due_ms, idle.deadline_ms, idle.outbox, idle.wait_ms) == (rig.now + 70, rig.now + 500, 0, 0)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from core._engine.harness import OTHER, Rig
 from qdeck import LayoutMismatch
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from support.programs import answer, feed, words_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_eight_deliverers_at_once(rig: Rig, shared_server: Server) -> None:
     rig.enqueue(*(rig.job(on_failure=f"mend {OTHER}") for _ in range(150)))
     for job in rig.claim(150):
         rig.bury(job)
-    assert rig.turn().outbox == 150
+    assert rig.poll().outbox == 150
 
     def deliver(_: int) -> None:
         while rig.client.run(programs.deliver(rig.queue, rig.now)):
@@ -65,7 +65,7 @@ def test_a_queue_that_refuses_does_not_hold_up_the_others(rig: Rig) -> None:
     with pytest.raises(LayoutMismatch):
         rig.run(programs.deliver(rig.queue, rig.now))
     assert rig.sizes(THIRD) == {"ready": 1}
-    assert rig.turn().outbox == 1
+    assert rig.poll().outbox == 1
     rig.raw.delete(keys.key(OTHER, "ready"))
     rig.queues.add(OTHER)
     assert rig.deliver() == 1
@@ -116,10 +116,10 @@ def test_a_malformed_entry_is_set_aside_and_those_behind_it_are_delivered(rig: R
     reported: list[str] = []
     assert rig.run(programs.deliver(rig.queue, rig.now, reported.append)) == 2
     assert rig.sizes(OTHER) == {"ready": 1}
-    assert rig.turn().outbox == 0
+    assert rig.poll().outbox == 0
     assert len(reported) == rig.total("quarantined") == 1
     found: Any = rig.raw.xrange(keys.key(rig.queue, "quarantine"))
-    kept = {name: value for name, value in found[0][1].items() if name not in (b"why", b"quarantined")}
+    kept = {name: value for name, value in found[0][1].items() if name not in (b"reason", b"quarantined")}
     assert list(kept.values()) == [value if isinstance(value, bytes) else value.encode() for value in entry.values()]
     assert rig.deliver() == 0
 
@@ -127,8 +127,8 @@ def test_a_malformed_entry_is_set_aside_and_those_behind_it_are_delivered(rig: R
 def test_an_entry_is_quarantined_once_by_many(rig: Rig) -> None:
     rig.run(programs.make_queue(rig.queue))
     entry_id: Any = rig.raw.xadd(keys.key(rig.queue, "outbox"), {"k": "newkind"})
-    assert rig.call(ops.quarantine(rig.queue, entry_id, "why", rig.now))
-    assert not rig.call(ops.quarantine(rig.queue, entry_id, "why", rig.now))
+    assert rig.call(transitions.quarantine(rig.queue, entry_id, "why", rig.now))
+    assert not rig.call(transitions.quarantine(rig.queue, entry_id, "why", rig.now))
     assert rig.total("quarantined") == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from core._engine.harness import LEASE_MS, OTHER, QUEUE, Rig
 from qdeck import NotAllowed
-from qdeck._engine import ops, programs, scripts
+from qdeck._engine import programs, scripts, transitions
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
 from qdeck._redis.scripts import check_rights, commands_of, plain
 from qdeck._schedules import store
@@ -53,15 +53,17 @@ def _poll(rig: Rig) -> Make:
     rig.deliver(OTHER)
     job = rig.claim_one()
     rig.add("next")
-    ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=b'{"class":"Boom"}')
-    return lambda: programs.call(ops.poll(QUEUE, "w1", 99, now=rig.now, room=1, lease_ms=LEASE_MS, endings=[ending]))
+    ending = transitions.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=b'{"class":"Boom"}')
+    return lambda: programs.call(
+        transitions.poll(QUEUE, "w1", 99, now=rig.now, free_slots=1, lease_ms=LEASE_MS, endings=[ending])
+    )
 
 
 def _beat(rig: Rig) -> Make:
     rig.add("runs")
     job = rig.claim_one()
     rig.tick(500)
-    return lambda: programs.call(ops.beat(QUEUE, [(job.id, job.token)], rig.now))
+    return lambda: programs.call(transitions.renew_leases(QUEUE, [(job.id, job.token)], rig.now))
 
 
 def _reap(rig: Rig) -> Make:
@@ -70,7 +72,7 @@ def _reap(rig: Rig) -> Make:
     rig.tick(LEASE_MS + 1)
     rig.reap()
     rig.tick(LEASE_MS)
-    return lambda: programs.call(ops.reap(QUEUE, now=rig.now))
+    return lambda: programs.call(transitions.reap(QUEUE, now=rig.now))
 
 
 def _settle(rig: Rig) -> Make:
@@ -92,12 +94,12 @@ def _trim(rig: Rig) -> Make:
     rig.add("old")
     rig.bury(rig.claim_one())
     rig.tick(10**9)
-    return lambda: programs.call(ops.trim(QUEUE, rig.now))
+    return lambda: programs.call(transitions.trim(QUEUE, rig.now))
 
 
 def _quarantine(rig: Rig) -> Make:
     rig.raw.xadd(f"{{{QUEUE}}}:outbox", {"k": "nonsense"}, id="1-1")
-    return lambda: programs.call(ops.quarantine(QUEUE, b"1-1", "why", rig.now))
+    return lambda: programs.call(transitions.quarantine(QUEUE, b"1-1", "why", rig.now))
 
 
 def _tick(rig: Rig) -> Make:
@@ -110,9 +112,9 @@ MAKE: Final[dict[str, tuple[str, Callable[[Rig], Make]]]] = {
     "enqueue two": ("enqueue", _enqueue_two),
     "enqueue_linked": ("enqueue_linked", _enqueue_linked),
     "poll": ("poll", _poll),
-    "beat": ("beat", _beat),
+    "renew_leases": ("heartbeat", _beat),
     "reap": ("reap", _reap),
-    "settle": ("settle", _settle),
+    "release": ("dependents", _settle),
     "accept": ("accept", _accept),
     "trim": ("trim", _trim),
     "quarantine": ("quarantine", _quarantine),

@@ -8,20 +8,22 @@ import pytest
 
 from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
-from qdeck._engine import acts, keys, programs
-from qdeck._engine.ids import new_id
+from qdeck._engine import batch_transitions, keys, programs
+from qdeck._engine.job_ids import new_id
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
-    from qdeck._engine.acts import Acted
+    from qdeck._engine.batch_transitions import SliceResult
     from qdeck.admin import NewJob
 
 
-def act(rig: Rig, verb: str, state: str, *job_ids: str, batch: str = "", queue: str = "", extra: str = "") -> Acted:
+def act(
+    rig: Rig, verb: str, state: str, *job_ids: str, batch: str = "", queue: str = "", extra: str = ""
+) -> SliceResult:
     """Acts on these jobs as a plan does."""
     key = keys.key(queue or rig.queue, state)
     seen = [(job_id, str(int(rig.raw.zscore(key, job_id) or 0))) for job_id in job_ids]
-    op = acts.act(
+    op = batch_transitions.apply_slice(
         queue or rig.queue, verb, state, seen, batch=batch or new_id(), offset=0, event=b"{}", extra=extra, now=rig.now
     )  # fmt: skip
     return rig.call(op)
@@ -114,7 +116,7 @@ def test_undo_of_a_discard_takes_the_id_off_the_list(rig: Rig) -> None:
     bring(rig, job, "dead")
     act(rig, "discard", "dead", "a", batch="b")
     assert rig.picture().zsets["removed"] == [("a", float(rig.now))]
-    assert rig.call(acts.undo(rig.queue, "b", 1, rig.now)).restored == 1
+    assert rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now)).restored == 1
     assert rig.state("a") == "dead"
     assert rig.picture().zsets["removed"] == []
     assert not is_made(rig, job)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from core._engine.harness import OTHER, START_MS, Rig
-from qdeck._engine import ops, programs
+from qdeck._engine import programs, transitions
 from qdeck._redis import AsyncClient, Endpoint
 from support.proxy import Side
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import redis
 
     from core._engine.picture import Picture
-    from qdeck._engine.ops import Claimed
+    from qdeck._engine.transitions import ClaimedJob
     from support.proxy import FaultProxy
 
     MakeProxy = Callable[[str], FaultProxy]
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Scene(Rig):
     """A rig that remembers what its worker has in hand."""
 
-    held: list[Claimed]
+    held: list[ClaimedJob]
 
 
 def _produce(rig: Rig) -> None:
@@ -42,26 +42,26 @@ def _produce_linked(rig: Rig) -> None:
 
 
 def _claim(rig: Scene) -> None:
-    rig.held = rig.turn(number=1, room=5).jobs
+    rig.held = rig.poll(number=1, free_slots=5).jobs
 
 
 def _work(rig: Scene) -> None:
     a, b, c, d, e = rig.held
     endings = [
-        ops.Ending(kind="failed", id=b.id, token=b.token, delay_ms=0, event=b'{"class":"Boom"}'),
-        ops.Ending(kind="failed", id=c.id, token=c.token, delay_ms=-1),
-        ops.Ending(kind="done", id=d.id, token=d.token, result=b"1", log=b"x"),
-        ops.Ending(kind="crashed", id=e.id, token=e.token),
+        transitions.Ending(kind="failed", id=b.id, token=b.token, delay_ms=0, event=b'{"class":"Boom"}'),
+        transitions.Ending(kind="failed", id=c.id, token=c.token, delay_ms=-1),
+        transitions.Ending(kind="done", id=d.id, token=d.token, result=b"1", log=b"x"),
+        transitions.Ending(kind="crashed", id=e.id, token=e.token),
     ]
-    turn = rig.turn(number=2, room=2, acks=[(a.id, a.token)], endings=endings)
-    assert turn.refused == []
-    assert len(turn.jobs) == 2
+    reply = rig.poll(number=2, free_slots=2, acks=[(a.id, a.token)], endings=endings)
+    assert reply.refused == []
+    assert len(reply.jobs) == 2
 
 
 def _beat(rig: Rig) -> None:
     lease = rig.picture().hashes["lease"]
     pairs = [(job_id, raw.decode().partition(" ")[0] + " ") for job_id, raw in sorted(lease.items())]
-    assert rig.call(ops.beat(rig.queue, pairs, rig.now)).lost == []
+    assert rig.call(transitions.renew_leases(rig.queue, pairs, rig.now)).lost == []
 
 
 def _cancel(rig: Rig) -> None:
@@ -93,8 +93,8 @@ def play(rig: Scene, raw: redis.Redis, before: Callable[[int], None]) -> dict[st
     """The whole scenario on an empty server; gives what is written at its end."""
     raw.flushall()
     rig.queues.add(OTHER)
-    rig.call(ops.init(OTHER))
-    rig.call(ops.init(rig.queue))
+    rig.call(transitions.init(OTHER))
+    rig.call(transitions.init(rig.queue))
     for number, step in enumerate(STEPS):
         before(number)
         step(rig)
@@ -139,13 +139,15 @@ async def test_an_asyncio_client_sends_again_too(url: str, raw: redis.Redis, mak
     proxy = make_proxy(url)
     client = AsyncClient(Endpoint(proxy.url))
     rig = Rig(url, raw)
-    await client.run(programs.call(ops.init(rig.queue)))
+    await client.run(programs.call(transitions.init(rig.queue)))
     proxy.drop_next_reply(b"EVALSHA", times=2)
     made = await client.run(programs.enqueue(rig.queue, [rig.job("a"), rig.job("b")], rig.now))
     assert [one.id for one in made] == ["a", "b"]
     proxy.drop_next_reply(b"EVALSHA", times=2)
-    turn = await client.run(programs.call(ops.poll(rig.queue, "w", 1, room=2, lease_ms=1_000, now=rig.now)))
-    assert [job.id for job in turn.jobs] == ["a", "b"]
+    reply = await client.run(
+        programs.call(transitions.poll(rig.queue, "w", 1, free_slots=2, lease_ms=1_000, now=rig.now))
+    )
+    assert [job.id for job in reply.jobs] == ["a", "b"]
     assert proxy.hits == 4
     rig.check()
     assert (rig.sizes(), rig.total("enqueued")) == ({"running": 2}, 2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core._engine.harness import OTHER
-from qdeck._engine import codec, keys, ops
+from qdeck._engine import codec, keys, transitions
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
@@ -96,7 +96,7 @@ def test_a_failure_handler_is_made_once_with_the_whole_record(rig: Rig, died_of:
     if died_of == "failed":
         rig.bury(rig.claim_one(), event=b'{"class":"Boom"}', log=b"output")
     elif died_of == "crashed":
-        rig.turn(endings=[_crash(rig)], crash_limit=1)
+        rig.poll(endings=[_crash(rig)], crash_limit=1)
     elif died_of == "reap":
         rig.claim_one()
         rig.tick(1_001)
@@ -122,16 +122,16 @@ def test_a_failure_handler_is_made_once_with_the_whole_record(rig: Rig, died_of:
     assert rig.total("enqueued") == 3
 
 
-def _crash(rig: Rig) -> ops.Ending:
+def _crash(rig: Rig) -> transitions.Ending:
     job = rig.claim_one()
-    return ops.Ending(kind="crashed", id=job.id, token=job.token)
+    return transitions.Ending(kind="crashed", id=job.id, token=job.token)
 
 
 def test_a_failure_handler_on_another_queue(rig: Rig) -> None:
     """It goes into the outbox in the same step, and is made there once however often it is delivered."""
     rig.add("a", on_failure=f"mend {OTHER}")
     rig.bury(rig.claim_one())
-    assert rig.turn().outbox == 1
+    assert rig.poll().outbox == 1
     again: dict[Any, Any] = dict(rig.picture().outbox[0])
     assert rig.deliver() == 1
     rig.raw.xadd(keys.key(rig.queue, "outbox"), again)

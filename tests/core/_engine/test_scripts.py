@@ -12,7 +12,7 @@ from redis.crc import key_slot
 
 from core._engine.harness import OTHER, QUEUE, Rig
 from qdeck import LayoutMismatch, ServerRefused
-from qdeck._engine import keys, ops, programs, scripts
+from qdeck._engine import keys, programs, scripts, transitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 # The steps of a queue's life. What an operator's batches add has tests of its own.
 LIFE: Final = (
-    "enqueue", "enqueue_linked", "poll", "beat", "reap", "settle", "act", "trim", "configure", "quarantine",
+    "enqueue", "enqueue_linked", "poll", "heartbeat", "reap", "dependents", "apply", "trim", "configure", "quarantine",
 )  # fmt: skip
 NEEDS_ROOM: Final = ("init", "enqueue", "enqueue_linked", "configure")
 # A variable or an entry of a table of keys: scripts hold no name of a key as text, so it can only be a declared one.
 _INDIRECT: Final = re.compile(r"[a-z]\w*|\w+\[[\w.]+\]")
 
 
-def every_op(queue: str) -> list[ops.Op[Any]]:
+def every_op(queue: str) -> list[transitions.Transition[Any]]:
     """One call of every script but init."""
-    job = ops.NewJob(id="a", priority=1, tail="1 0 t", body=b"")
+    job = transitions.NewJob(id="a", priority=1, template="1 0 t", body=b"")
     return [
-        ops.enqueue(queue, [job]),
-        ops.enqueue(queue, [job._replace(delay_ms=1)]),
-        ops.poll(queue, "w", 1, room=1, lease_ms=1),
-        ops.beat(queue, [("a", "w:1 ")]),
-        ops.reap(queue),
-        ops.release(queue, "a", "done"),
-        ops.resolve(queue, "a", "b", "done"),
-        ops.watch(queue, [("a", "b@c")]),
-        ops.change(queue, "cancel", [("a", "")]),
-        ops.trim(queue),
-        ops.configure(queue, {"paused": "1"}),
-        ops.quarantine(queue, b"1-1", "why"),
+        transitions.enqueue(queue, [job]),
+        transitions.enqueue(queue, [job._replace(delay_ms=1)]),
+        transitions.poll(queue, "w", 1, free_slots=1, lease_ms=1),
+        transitions.renew_leases(queue, [("a", "w:1 ")]),
+        transitions.reap(queue),
+        transitions.release_dependents(queue, "a", "done"),
+        transitions.resolve_dependent(queue, "a", "b", "done"),
+        transitions.watch_parents(queue, [("a", "b@c")]),
+        transitions.change_jobs(queue, "cancel", [("a", "")]),
+        transitions.trim(queue),
+        transitions.configure(queue, {"paused": "1"}),
+        transitions.quarantine(queue, b"1-1", "why"),
     ]
 
 
@@ -101,7 +101,7 @@ def test_the_first_call_makes_and_registers_the_queue(rig: Rig) -> None:
     assert rig.raw.hget(keys.key(rig.queue, "meta"), "v") == b"2"
     assert rig.raw.hget(keys.QUEUES, rig.queue) is not None
     registered = rig.raw.hget(keys.QUEUES, rig.queue)
-    rig.call(ops.init(rig.queue))
+    rig.call(transitions.init(rig.queue))
     rig.run(programs.make_queue(rig.queue))
     assert rig.raw.hget(keys.QUEUES, rig.queue) == registered
 
@@ -112,7 +112,7 @@ def test_making_a_queue_leaves_one_that_is_there_alone(loose_rig: Rig) -> None:
     rig.configure(limit="3")
     for version in ("1", "2", "3"):
         rig.raw.hset(keys.key(rig.queue, "meta"), mapping={"v": version, "": "padding"})
-        rig.call(ops.init(rig.queue))
+        rig.call(transitions.init(rig.queue))
         assert rig.raw.hmget(keys.key(rig.queue, "meta"), "v", "", "limit") == [version.encode(), b"padding", b"3"]
 
 
@@ -246,4 +246,4 @@ def test_the_engine_on_a_cluster_node(make_server: Callable[..., Server]) -> Non
 
 
 def test_claims_are_bounded_by_the_bytes_that_other_calls_are() -> None:
-    assert f"local MOST_BYTES = {ops.SLICE_BYTES}\n" in scripts.load("poll").source.decode()
+    assert f"local MAX_BYTES = {transitions.SLICE_BYTES}\n" in scripts.load("poll").source.decode()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._engine import keys, ops
+from qdeck._engine import keys, transitions
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
@@ -18,7 +18,9 @@ def bury_many(rig: Rig, count: int) -> None:
     for at in range(0, count, 500):
         jobs = rig.enqueue(*(rig.job() for _ in range(min(500, count - at))))
         claimed = rig.claim(len(jobs))
-        rig.turn(endings=[ops.Ending(kind="failed", id=j.id, token=j.token, delay_ms=-1, log=b"x") for j in claimed])
+        rig.poll(
+            endings=[transitions.Ending(kind="failed", id=j.id, token=j.token, delay_ms=-1, log=b"x") for j in claimed]
+        )
 
 
 def test_dead_letters_go_by_age(rig: Rig) -> None:

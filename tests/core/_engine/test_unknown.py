@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qdeck._engine import keys, ops
+from qdeck._engine import keys, transitions
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
-    from qdeck._engine.ops import Claimed
+    from qdeck._engine.transitions import ClaimedJob
 
 
-def refuse(rig: Rig, *jobs: Claimed, worker: str = "old", **options: Any) -> ops.Poll:
-    endings = [ops.Ending(kind="unknown", id=job.id, token=job.token) for job in jobs]
-    return rig.turn(worker, endings=endings, **options)
+def refuse(rig: Rig, *jobs: ClaimedJob, worker: str = "old", **options: Any) -> transitions.PollReply:
+    endings = [transitions.Ending(kind="unknown", id=job.id, token=job.token) for job in jobs]
+    return rig.poll(worker, endings=endings, **options)
 
 
 def due_in(rig: Rig, job_id: str) -> float:
@@ -48,8 +48,8 @@ def test_a_failed_attempt_begins_the_delay_anew(rig: Rig) -> None:
 def test_the_worker_that_refused_is_given_others(rig: Rig) -> None:
     strange = [rig.add(task="new") for _ in range(40)]
     known = rig.add(task="send")
-    turn = refuse(rig, rig.claim_one("old"), room=5, tasks="-new")
-    assert [job.id for job in turn.jobs] == [known]
+    reply = refuse(rig, rig.claim_one("old"), free_slots=5, tasks="-new")
+    assert [job.id for job in reply.jobs] == [known]
     assert {rig.state(job_id) for job_id in strange} == {"delayed"}
     rig.check()
     for _ in range(5):
@@ -65,9 +65,9 @@ def test_a_worker_that_knows_it_gets_it_before_it_is_due_in_the_order_of_enqueue
         rig.tick()
     refuse(rig, *rig.claim(5, "old"))
     later = rig.add(task="new")
-    turn = rig.turn("new", room=3, tasks="+new")
-    assert turn.unknown.endswith(b" new")
-    assert [job.id for job in turn.jobs] == ids[:3]
+    reply = rig.poll("new", free_slots=3, tasks="+new")
+    assert reply.unknown.endswith(b" new")
+    assert [job.id for job in reply.jobs] == ids[:3]
     assert [job.id for job in rig.claim(9, "new", tasks="+new")] == [*ids[3:], later]
     assert "unknown_tasks" not in rig.picture().meta
     rig.check()
@@ -75,7 +75,7 @@ def test_a_worker_that_knows_it_gets_it_before_it_is_due_in_the_order_of_enqueue
 
 def test_others_are_woken_as_one_of_them_may_know_it(rig: Rig) -> None:
     for worker in ("a", "b", "c", "d"):
-        rig.turn(worker)
+        rig.poll(worker)
     rig.add(task="new")
     job = rig.claim_one("a")
     rig.rings()
@@ -85,15 +85,15 @@ def test_others_are_woken_as_one_of_them_may_know_it(rig: Rig) -> None:
 
 def test_without_refusals_nothing_is_kept_and_nothing_is_told(rig: Rig) -> None:
     rig.add(task="new")
-    turn = rig.turn("w", room=1, tasks="-new")
-    assert len(turn.jobs) == 1, "no worker refused it: what this one believes of it is old"
-    assert turn.unknown == b""
+    reply = rig.poll("w", free_slots=1, tasks="-new")
+    assert len(reply.jobs) == 1, "no worker refused it: what this one believes of it is old"
+    assert reply.unknown == b""
 
 
 def test_more_tasks_than_have_a_place_wait_until_they_are_due(rig: Rig) -> None:
     ids = [rig.add(task=f"t{i:03}") for i in range(120)]
-    turn = refuse(rig, *rig.claim(120, "old"))
-    assert len(turn.unknown.split(b"\n")) == 100
+    reply = refuse(rig, *rig.claim(120, "old"))
+    assert len(reply.unknown.split(b"\n")) == 100
     assert len(rig.picture().zsets["unknown_tasks"]) == 120
     rig.check()
     got = [job.id for job in rig.claim(200, "new", tasks="\n".join(f"+t{i:03}" for i in range(120)))]

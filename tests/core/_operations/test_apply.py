@@ -13,7 +13,7 @@ import pytest
 from core._operations.yard import OTHER, QUEUE, Yard, now_ms
 from qdeck import InvalidFilter, InvalidOption, NotAllowed, UsageError
 from qdeck._deck.reasons import Stop, StopCode
-from qdeck._engine import acts, programs
+from qdeck._engine import batch_transitions, programs
 from qdeck._operations import batches
 from qdeck._operations.applying import NOTE_EVERY
 from qdeck.adapters.native.applying import SliceSize
@@ -59,7 +59,9 @@ def test_applied_twice_is_once_and_tells_the_same(deck: Writer, yard: Yard) -> N
 def test_a_slice_that_is_sent_twice_is_done_once(yard: Yard) -> None:
     [job_id] = yard.bulk_dead(1)
     [(_, score)] = yard.raw.zrange(yard.key("dead"), 0, 0, withscores=True)
-    op = acts.act(QUEUE, "retry", "dead", [(job_id, f"{score:.0f}")], batch="b", offset=0, event=b'{"by":"me"}')
+    op = batch_transitions.apply_slice(
+        QUEUE, "retry", "dead", [(job_id, f"{score:.0f}")], batch="b", offset=0, event=b'{"by":"me"}'
+    )
     assert yard.client.run(programs.call(op)).skipped == []
     [job] = yard.claim()
     yard.end(job)
@@ -367,14 +369,14 @@ def test_a_queue_that_refuses_stops_none_that_go_with_it(deck: Writer, yard: Yar
 def test_slices_shrink_while_calls_take_long() -> None:
     pace = SliceSize(30.0)  # a server far away: that is not its work
     pace.took(200, 31.5)
-    assert pace.most == acts.SLICE
+    assert pace.most == batch_transitions.SLICE
     pace.took(200, 46.0)
-    assert pace.most == acts.SLICE, "once is nothing"
+    assert pace.most == batch_transitions.SLICE, "once is nothing"
     pace.took(200, 46.0)
     assert 20 <= pace.most < 60
     for _ in range(20):
         pace.took(pace.most, 31.0)
-    assert pace.most == acts.SLICE
+    assert pace.most == batch_transitions.SLICE
     for _ in range(2):
         pace.took(1, 5000.0)
     assert pace.most == 20

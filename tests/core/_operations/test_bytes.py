@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from core._operations.yard import OTHER, QUEUE, Yard
-from qdeck._engine import keys, ops
+from qdeck._engine import keys, transitions
 from qdeck_console.__main__ import main
 from support.listening import listening
 
@@ -112,7 +112,7 @@ def test_no_request_takes_more_than_the_bound_and_one_job(
     }  # fmt: skip
     sizes = [(len(jobs), sum(jobs.values())) for jobs in requests.found if jobs]
     assert max(jobs for jobs, _ in sizes) >= 100, "small ones go together"
-    assert [(jobs, size) for jobs, size in sizes if jobs > 1 and size > ops.SLICE_BYTES] == []
+    assert [(jobs, size) for jobs, size in sizes if jobs > 1 and size > transitions.SLICE_BYTES] == []
 
 
 def test_undo_of_a_move_takes_as_many_calls_as_it_needs(deck: Writer, yard: Yard, raw: Any) -> None:

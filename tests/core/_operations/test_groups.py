@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core._operations.yard import QUEUE, Yard
-from qdeck._engine.shapes import LONGEST, shape
+from qdeck._engine.signatures import MAX_PATTERN, message_pattern
 from qdeck._operations.groups import OTHER
 from qdeck.adapters.native.records import Row
 from qdeck.admin import Gathering
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     ],
 )
 def test_shapes(message: str | None, expected: str) -> None:
-    assert shape(message) == expected
+    assert message_pattern(message) == expected
 
 
 @given(st.text(max_size=300), st.integers(0, 10**12), st.integers(0, 10**12))
 def test_a_number_never_matters(text: str, one: int, other: int) -> None:
-    assert shape(f"{text} = {one} of {other}") == shape(f"{text} = {other} of {one}")
-    assert len(shape(text)) <= LONGEST
-    assert "\n" not in shape(text)
+    assert message_pattern(f"{text} = {one} of {other}") == message_pattern(f"{text} = {other} of {one}")
+    assert len(message_pattern(text)) <= MAX_PATTERN
+    assert "\n" not in message_pattern(text)
 
 
 def test_counts_are_exact(deck: Writer, yard: Yard) -> None:

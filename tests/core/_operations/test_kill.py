@@ -12,8 +12,8 @@ import pytest
 
 from core._operations.test_undo import assert_same
 from core._operations.yard import QUEUE, Yard
-from qdeck._engine import ops, programs
-from qdeck._engine.ids import new_id
+from qdeck._engine import programs, transitions
+from qdeck._engine.job_ids import new_id
 from qdeck.admin import Limits
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def families(yard: Yard, count: int) -> list[str]:
     ids = [new_id() for _ in range(3 * count)]
     for start in range(0, 3 * count, 480):
         jobs = [
-            ops.NewJob(
-                id=ids[n], priority=100, tail="100 0 send", body=b"[[],{}]", after=(ids[n - 1],) if n % 3 else ()
+            transitions.NewJob(
+                id=ids[n], priority=100, template="100 0 send", body=b"[[],{}]", after=(ids[n - 1],) if n % 3 else ()
             )
             for n in range(start, min(start + 480, 3 * count))
         ]

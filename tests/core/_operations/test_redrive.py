@@ -16,17 +16,17 @@ from qdeck.admin import Outcomes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from qdeck._engine.ops import Claimed
+    from qdeck._engine.transitions import ClaimedJob
     from qdeck.admin import Writer
 
 
 @pytest.fixture
-def work(url: str, yard: Yard) -> Iterator[Callable[[Callable[[Claimed], str]], None]]:
+def work(url: str, yard: Yard) -> Iterator[Callable[[Callable[[ClaimedJob], str]], None]]:
     """Starts a worker that ends each job as it is told."""
     over = threading.Event()
     threads: list[threading.Thread] = []
 
-    def start(kind: Callable[[Claimed], str]) -> None:
+    def start(kind: Callable[[ClaimedJob], str]) -> None:
         other = Yard(url, yard.raw)
 
         def run() -> None:
@@ -59,7 +59,7 @@ def test_it_stops_on_the_way(deck: Writer, yard: Yard, work: Callable[..., None]
     yard.bulk_dead(5000)
     ended: list[str] = []
 
-    def kind(job: Claimed) -> str:
+    def kind(job: ClaimedJob) -> str:
         ended.append(job.id)
         return "done" if len(ended) <= 100 else "failed"
 

@@ -54,7 +54,7 @@ def test_a_change_is_refused_whole_or_not_at_all(make_server: Callable[..., Serv
         raw.rpush(LIST, *(f'{{"id": "n{at}"}}' for at in range(6)))
         with Writer(server.url, adapters=(adapter,)) as deck:
             plans = {verb: deck.plan(verb, queue) for verb in verbs}
-        commands = writes_of("act") if adapter == "native" else ["HSET", "LREM", "LSET", "PEXPIRE", "HDEL", "RPUSH"]
+        commands = writes_of("apply") if adapter == "native" else ["HSET", "LREM", "LSET", "PEXPIRE", "HDEL", "RPUSH"]
         seen = 0
         for verb, plan in plans.items():
             for denied in commands:

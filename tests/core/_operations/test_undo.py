@@ -9,7 +9,7 @@ import pytest
 from core._operations.yard import OTHER, QUEUE, Yard
 from qdeck import UsageError
 from qdeck._deck.reasons import SkipCode
-from qdeck._engine import acts, keys, ops, programs
+from qdeck._engine import batch_transitions, keys, programs, transitions
 
 if TYPE_CHECKING:
     from typing import Any
@@ -143,7 +143,7 @@ def test_a_retry_does_not_copy_tracebacks_into_its_undo(deck: Writer, yard: Yard
     result = deck.apply(deck.plan("retry", QUEUE))
     kept = int(yard.raw.hget(keys.undo_key(QUEUE, result.batch), "bytes") or 0)
     assert kept < 400 * 100
-    assert 86_000_000 < yard.raw.pttl(keys.undo_key(QUEUE, result.batch)) <= acts.KEEP_MS
+    assert 86_000_000 < yard.raw.pttl(keys.undo_key(QUEUE, result.batch)) <= batch_transitions.UNDO_TTL_MS
 
 
 def test_undo_is_bounded_and_says_so(deck: Writer, yard: Yard) -> None:
@@ -233,7 +233,7 @@ def test_a_cancel_of_running_jobs_is_taken_back(deck: Writer, yard: Yard) -> Non
     before = yard.dump()
     result = deck.apply(deck.plan("cancel", QUEUE))
     assert (result.applied, result.cancel_requested) == (1, 1)
-    beat = yard.client.run(programs.call(ops.beat(QUEUE, [(job.id, job.token)])))
+    beat = yard.client.run(programs.call(transitions.renew_leases(QUEUE, [(job.id, job.token)])))
     assert beat.cancels == [job.id]
     assert yard.raw.xlen(yard.key("stop_requests")) == 1
     assert deck.undo().restored == 1

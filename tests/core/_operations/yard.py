@@ -7,8 +7,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine import codec, keys, ops, programs
-from qdeck._engine.ids import new_id
+from qdeck._engine import codec, keys, programs, transitions
+from qdeck._engine.job_ids import new_id
 from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
@@ -41,30 +41,32 @@ class Yard:
     def add(self, *args: Any, after: Sequence[str] = (), delay_ms: int | None = None, **head: Any) -> str:
         """One job, in real time."""
         unique, job_id = head.pop("unique", ""), head.pop("job_id", None) or new_id()
-        known = codec.Head(
+        known = codec.JobHead(
             enqueued_ms=0, priority=head.pop("priority", 100), retries=head.pop("retries", 0),
             task=head.pop("task", "send"), name=unique or None, unique=bool(unique), **head,
         )  # fmt: skip
-        job = ops.NewJob(
-            id=job_id, priority=known.priority, tail=known.tail(), body=codec.encode_json([args, {}]),
+        job = transitions.NewJob(
+            id=job_id, priority=known.priority, template=known.template(), body=codec.encode_json([args, {}]),
             delay_ms=delay_ms, unique=unique, after=tuple(after),
         )  # fmt: skip
         [made] = self.client.run(programs.enqueue(self.queue, [job]))
         return made.id
 
-    def claim(self, room: int = 1, worker: str = "w1", lease_ms: int = 60_000) -> list[ops.Claimed]:
+    def claim(self, free_slots: int = 1, worker: str = "w1", lease_ms: int = 60_000) -> list[transitions.ClaimedJob]:
         self._turns += 1
         return self.client.run(
-            programs.call(ops.poll(self.queue, worker, self._turns, room=room, lease_ms=lease_ms))
+            programs.call(transitions.poll(self.queue, worker, self._turns, free_slots=free_slots, lease_ms=lease_ms))
         ).jobs
 
-    def end(self, job: ops.Claimed, kind: str = "failed", worker: str = "w1", **event: Any) -> ops.Poll:
+    def end(
+        self, job: transitions.ClaimedJob, kind: str = "failed", worker: str = "w1", **event: Any
+    ) -> transitions.PollReply:
         self._turns += 1
         told = {"class": "pkg.TimeoutError", "message": "job 7 timed out", "traceback": "line 1", "worker": worker}
-        ending = ops.Ending(
+        ending = transitions.Ending(
             kind=kind, id=job.id, token=job.token, delay_ms=-1, event=json.dumps(told | event).encode(), log=b"said"
         )
-        op = ops.poll(self.queue, worker, self._turns, room=0, lease_ms=60_000, endings=[ending])
+        op = transitions.poll(self.queue, worker, self._turns, free_slots=0, lease_ms=60_000, endings=[ending])
         return self.client.run(programs.call(op))
 
     def die(self, *args: Any, event: dict[str, Any] | None = None, **options: Any) -> str:

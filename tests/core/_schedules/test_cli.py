@@ -80,8 +80,8 @@ def test_an_edit_keeps_the_options_that_a_program_gave(
 ) -> None:
     schedule(app, "feeds", "feed", cron="* * * * *", _expires=60, _time_limit=5, _name="x", _unique=True)
     assert qdeck("edit", "feeds", "--args", "[1]").code == 0
-    tail = app.client.run(store.get("feeds")).tail
-    assert {"x+60000", "m5000", "nx", "u"} <= set(tail.split("\n"))
+    template = app.client.run(store.get("feeds")).template
+    assert {"x+60000", "m5000", "nx", "u"} <= set(template.split("\n"))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import qdeck
 from core._schedules.registering import schedule
-from qdeck._engine import ops
+from qdeck._engine import transitions
 from qdeck._schedules import store
 from qdeck.admin import Definition
 from support.versions import NEEDS_CRONITER_6_2
@@ -97,7 +97,7 @@ def test_two_edits_of_one_look_are_not_both_done(app: qdeck.App) -> None:
     schedule(app, "feeds", "feed", cron="0 0 1 1 *")
     seen = app.schedules["feeds"].encode()
     app.client.run(store.edit("feeds", cron="0 1 * * *"))
-    job = ops.NewJob("x", 1, "1 1 feed", b"[[],{}]")
+    job = transitions.NewJob("x", 1, "1 1 feed", b"[[],{}]")
     with pytest.raises(qdeck.UsageError, match="changed since"):
         app.client.run(store.register(Definition.of("feeds", QUEUE, job, cron="0 2 * * *"), seen))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from support.beside import Beside, wait_until
 from support.proxy import Side
 
@@ -25,7 +25,7 @@ QUEUE = "test:actions"
 FAR = "test:far:actions"
 
 
-def run(app: qdeck.App, op: ops.Op[Any]) -> Any:
+def run(app: qdeck.App, op: transitions.Transition[Any]) -> Any:
     return app.client.run(programs.call(op))
 
 
@@ -187,7 +187,7 @@ def test_jobs_of_the_dead_come_back_under_a_backlog(
             await step.aenqueue("more")
 
     lost = step.enqueue("lost", _priority="CRITICAL")
-    run(app, ops.poll(QUEUE, "dead-worker", 1, room=1, lease_ms=200))
+    run(app, transitions.poll(QUEUE, "dead-worker", 1, free_slots=1, lease_ms=200))
     app.enqueue_many([step.call("more") for _ in range(50)])
     start(concurrency=2)
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from qdeck.runtime import Worker
 from support.beside import Beside, wait_until
 
@@ -28,7 +28,7 @@ QUEUE = "test:actions"
 FAR = "test:far:actions"
 
 
-def run(app: qdeck.App, op: ops.Op[Any]) -> Any:
+def run(app: qdeck.App, op: transitions.Transition[Any]) -> Any:
     return app.client.run(programs.call(op))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._engine import ops, programs
+from qdeck._engine import programs, transitions
 from qdeck._worker.attempt import Attempt
 from support.beside import Beside, wait_until
 
@@ -23,7 +23,7 @@ QUEUE = "test:actions"
 FAR = "test:far:actions"
 
 
-def run(app: qdeck.App, op: ops.Op[Any]) -> Any:
+def run(app: qdeck.App, op: transitions.Transition[Any]) -> Any:
     return app.client.run(programs.call(op))
 
 
@@ -188,12 +188,12 @@ def test_pause_and_resume_wake_at_once(app: qdeck.App, start: Callable[..., Besi
 
     start()
     step.enqueue().result(10)
-    run(app, ops.configure(QUEUE, {"paused": "1"}))
+    run(app, transitions.configure(QUEUE, {"paused": "1"}))
     job = step.enqueue()
     time.sleep(0.3)
     assert job.state() == "ready"
     began = time.monotonic()
-    run(app, ops.configure(QUEUE, {"paused": ""}))
+    run(app, transitions.configure(QUEUE, {"paused": ""}))
     job.result(10)
     assert time.monotonic() - began < 4  # nobody looked by himself
 
@@ -210,8 +210,8 @@ def test_a_concurrency_limit_holds_over_workers(app: qdeck.App, start: Callable[
         with lock:
             now[0] -= 1
 
-    run(app, ops.init(QUEUE))
-    run(app, ops.configure(QUEUE, {"limit": "3"}))
+    run(app, transitions.init(QUEUE))
+    run(app, transitions.configure(QUEUE, {"limit": "3"}))
     for _ in range(3):
         start(concurrency=5)
     began = time.monotonic()
@@ -220,12 +220,12 @@ def test_a_concurrency_limit_holds_over_workers(app: qdeck.App, start: Callable[
     wait_until(lambda: all(job.state() == "done" for job in jobs))
     assert most[0] == 3
     assert time.monotonic() - began < 10  # nobody waited for the bell's time-out
-    run(app, ops.configure(QUEUE, {"limit": "0"}))
+    run(app, transitions.configure(QUEUE, {"limit": "0"}))
     job = step.enqueue()
     time.sleep(0.2)
     assert job.state() == "ready"
     began = time.monotonic()
-    run(app, ops.configure(QUEUE, {"limit": ""}))
+    run(app, transitions.configure(QUEUE, {"limit": ""}))
     job.result(10)
     assert time.monotonic() - began < 4  # nobody looked by himself
 
@@ -237,8 +237,8 @@ def test_a_rate_limit_holds(app: qdeck.App, start: Callable[..., Beside]) -> Non
     async def step() -> None:
         times.append(time.monotonic())
 
-    run(app, ops.init(QUEUE))
-    run(app, ops.configure(QUEUE, {"rate": "10 500"}))
+    run(app, transitions.init(QUEUE))
+    run(app, transitions.configure(QUEUE, {"rate": "10 500"}))
     start()
     start()
     app.enqueue_many([step.call() for _ in range(30)])

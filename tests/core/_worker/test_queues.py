@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._engine import ops, programs
+from qdeck._engine import programs, transitions
 from qdeck._redis import AsyncClient, SyncClient
 from support.beside import Beside, wait_until
 
@@ -26,7 +26,7 @@ QUEUE = "test:actions"
 FAR = "test:far:actions"
 
 
-def run(app: qdeck.App, op: ops.Op[Any]) -> Any:
+def run(app: qdeck.App, op: transitions.Transition[Any]) -> Any:
     return app.client.run(programs.call(op))
 
 

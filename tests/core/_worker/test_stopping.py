@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, programs, transitions
 from qdeck._worker.heartbeat import Heartbeat
 from support.beside import Beside, wait_until
 
@@ -93,7 +93,7 @@ def test_a_job_that_is_taken_from_its_worker_stops_soon(
     assert pump is not None
     pump.is_claiming = False
     began = time.monotonic()
-    assert app.client.run(programs.call(ops.change(QUEUE, verb, [(job.id, "running")]))) == ["ok"]
+    assert app.client.run(programs.call(transitions.change_jobs(QUEUE, verb, [(job.id, "running")]))) == ["ok"]
     assert stopped.wait(30)
     assert time.monotonic() - began < SOON_S
     wait_until(lambda: beside.told("lease_lost"))

@@ -11,9 +11,9 @@ import pytest
 
 from qdeck import InvalidFilter, InvalidOption, NotAllowed, ServerUnreachable, UnknownJob, UsageError
 from qdeck._deck import native, payload
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, programs, transitions
 from qdeck._engine.codec import BAND
-from qdeck._engine.ids import new_id
+from qdeck._engine.job_ids import new_id
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._schedules import store
 from qdeck.adapters.native import jobs as joblists
@@ -43,20 +43,30 @@ def client(url: str) -> Iterator[SyncClient]:
     made.close()
 
 
-def claim(client: SyncClient, room: int = 1, lease_ms: int = 60_000, worker: str = "w1") -> list[ops.Claimed]:
+def claim(
+    client: SyncClient, free_slots: int = 1, lease_ms: int = 60_000, worker: str = "w1"
+) -> list[transitions.ClaimedJob]:
     number = time.monotonic_ns()
-    return client.run(programs.call(ops.poll(QUEUE, worker, number, room=room, lease_ms=lease_ms))).jobs
+    return client.run(
+        programs.call(transitions.poll(QUEUE, worker, number, free_slots=free_slots, lease_ms=lease_ms))
+    ).jobs
 
 
-def end(client: SyncClient, kind: str, job: ops.Claimed, event: dict[str, str] | None = None) -> None:
-    ending = ops.Ending(kind=kind, id=job.id, token=job.token, delay_ms=-1, event=json.dumps(event or {}).encode())
-    client.run(programs.call(ops.poll(QUEUE, "w1", time.monotonic_ns(), room=0, lease_ms=60_000, endings=[ending])))
+def end(client: SyncClient, kind: str, job: transitions.ClaimedJob, event: dict[str, str] | None = None) -> None:
+    ending = transitions.Ending(
+        kind=kind, id=job.id, token=job.token, delay_ms=-1, event=json.dumps(event or {}).encode()
+    )
+    client.run(
+        programs.call(
+            transitions.poll(QUEUE, "w1", time.monotonic_ns(), free_slots=0, lease_ms=60_000, endings=[ending])
+        )
+    )
 
 
 def many(client: SyncClient, count: int, *, due_ms: int | None = None, priority: int = 100) -> list[str]:
-    tail = codec.Head(enqueued_ms=0, priority=priority, retries=0, task="t").tail()
+    template = codec.JobHead(enqueued_ms=0, priority=priority, retries=0, task="t").template()
     made = [
-        ops.NewJob(id=new_id(), priority=priority, tail=tail, body=b"[[%d],{}]" % n, due_ms=due_ms)
+        transitions.NewJob(id=new_id(), priority=priority, template=template, body=b"[[%d],{}]" % n, due_ms=due_ms)
         for n in range(count)
     ]
     client.run(programs.enqueue(QUEUE, made))
@@ -316,7 +326,7 @@ def test_a_plan_is_applied_to_what_it_saw_only(deck: Writer, client: SyncClient)
     ids = many(client, 450)
     plan = deck.plan("cancel", QUEUE, where="payload.0<420")
     assert plan.count == 420
-    claim(client, room=3)
+    claim(client, free_slots=3)
     batch = deck.apply(plan)
     assert batch.applied == 417
     assert [(skip.id, skip.why) for skip in batch.skipped] == [(job_id, "is running now") for job_id in ids[:3]]
@@ -493,5 +503,5 @@ def test_a_read_that_would_write_is_held_back(deck: Writer, client: SyncClient, 
     many(client, 1)
     before = raw.execute_command("DEBUG", "DIGEST")
     with pytest.raises(NotAllowed, match="tried to write"):
-        deck.run(programs.call(ops.configure(QUEUE, {"paused": "1"})))
+        deck.run(programs.call(transitions.configure(QUEUE, {"paused": "1"})))
     assert raw.execute_command("DEBUG", "DIGEST") == before

@@ -30,7 +30,7 @@ KEY = f"{{{ifdb.QUEUE}}}"
 pytestmark = pytest.mark.usefixtures("site")
 
 
-def head(raw: Any, job_id: str) -> codec.Head:
+def head(raw: Any, job_id: str) -> codec.JobHead:
     return codec.read_head(raw.hget(f"{KEY}:head", job_id))
 
 

@@ -31,7 +31,7 @@ def manager(url: str) -> Iterator[QueueManager]:
     made.close()
 
 
-def lease(raw: Any, job_id: str) -> codec.Lease:
+def lease(raw: Any, job_id: str) -> codec.JobLease:
     return codec.read_lease(raw.hget(f"{KEY}:lease", job_id))
 
 
@@ -235,11 +235,11 @@ def test_a_crash_after_dequeue_loses_nothing(url: str, manager: QueueManager) ->
     assert gone.dequeue() == "j"
     gone.close()
 
-    def back() -> bool:
+    def requeued() -> bool:
         manager.promote_delayed_jobs()
         return manager.get_stats()["priority"] == 1
 
-    wait_until(back)
+    wait_until(requeued)
     assert manager.dequeue() == "j"
 
 

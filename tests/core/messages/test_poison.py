@@ -420,8 +420,8 @@ def test_no_depth_of_a_callback_raises(task: str) -> None:
 
 
 def test_an_action_that_is_too_deep_is_a_dead_letter(manager: SyncDomainQueueManager, raw: redis.Redis) -> None:
-    tail = codec.Head(enqueued_ms=0, priority=100, retries=3, task="embedding.x", keep_ms=0).tail()
-    deep = NewJob("deep", 100, tail, b"[[" + b"[" * 100_000)
+    template = codec.JobHead(enqueued_ms=0, priority=100, retries=3, task="embedding.x", keep_ms=0).template()
+    deep = NewJob("deep", 100, template, b"[[" + b"[" * 100_000)
     manager.app.client.run(programs.enqueue(EMBEDDING, [deep]))
     assert manager.dequeue_action("embedding") is None
     assert raw.zcard(f"{{{EMBEDDING}}}:dead_letter") == 1

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Takes in a job from the outbox of another queue: one that was moved, with its place, its attempts and its history, or a
--- new one. A unique name that another job holds here by now is left to that one. What was taken in from one place of an
--- outbox is not taken in again: the place is kept here until its entry is deleted there, and for RESEND after that.
+-- Takes in a job from the outbox of another queue: a moved one, with its place, its attempts and its history, or a new
+-- one. A unique name that another job holds here stays with that job. Each place of an outbox is taken in once: the
+-- place is kept here until its entry is deleted there, and for RESEND_MS after that.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body attempts error unique wakeup
--- uses: time open constants whole count late head wake states holder
+-- uses: time open constants whole count too_old head wake states name_holder
 -- args: now, when the entry was read (0: not known), place of the entry, id, state ('': a new job), score (of a new job
 --       its priority), head (of a new job without its time), body, attempts, error, `1` for a job that returns to where
 --       it was moved from
--- reply: 1, 0 when it was there already, 2 when its id is taken: a job that was moved then returns
+-- reply: 1; 0 when it was taken in before; 2 when its id is taken: then a moved job returns
 local UNDELETED = 86400000 -- ms for which a place is kept whose entry was not deleted
 local place, id, state, score, head = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-if is_late(ARGV[2]) then return redis.error_reply('QDECK LATE') end
+if is_too_old(ARGV[2]) then return redis.error_reply('QDECK LATE') end
 if redis.call('ZSCORE', REMOVED, place) then return 0 end
 local refused = place .. ' refused'
 if redis.call('ZSCORE', REMOVED, refused) then return 2 end
@@ -27,7 +27,7 @@ if state == '' then
 end
 if string.find(head, '\nu', 1, true) then
   local name = option(head, 'n')
-  if name and twin_of(id, name) then
+  if name and name_holder(id, name) then
     head = string.gsub(head, '\nu', '', 1)
   elseif name then
     redis.call('HSET', UNIQUE, name, id)

@@ -1,5 +1,5 @@
 #!lua
--- Sets or removes settings of a queue (an empty value removes), and wakes a worker that waits.
+-- Sets settings of a queue (an empty value removes one), and wakes an idle worker.
 -- keys: meta wakeup
 -- uses: rights open wake
 -- args: then per setting: name, value

@@ -1,11 +1,11 @@
 #!lua
--- Makes jobs of one kind that have nothing to wait for. Ids come from the caller: the same call sent twice makes each
+-- Makes jobs with one template that are ready at once. Ids come from the caller: the same call sent twice makes each
 -- job once.
 -- keys: meta ready done removed head body wakeup
--- uses: time open constants whole count resent wake
--- args: now, priority, tail, then per job: id, body
--- A tail is all of a head but the time.
--- reply: now, then per job 1 (made) or 0 (was there already)
+-- uses: time open constants whole count was_removed wake
+-- args: now, priority, template, then per job: id, body
+-- A template is a head without its time.
+-- reply: now, then per job 1 (made) or 0 (existed)
 local score = tonumber(ARGV[2]) * BAND + NOW
 local head = STAMP .. ' ' .. ARGV[3]
 

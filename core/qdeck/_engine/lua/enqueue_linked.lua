@@ -1,14 +1,14 @@
 #!lua
--- Makes jobs that may wait: for a time, for other jobs, or behind the one that holds their unique name. Ids come from
--- the caller: the same call sent twice makes each job once.
+-- Makes jobs that may wait for a time or for other jobs, or have a unique name. Ids come from the caller: the same call
+-- sent twice makes each job once.
 -- keys: meta ready delayed blocked dead done cancelled removed head body attempts error unique groups after wakeup outbox
--- uses: time open constants whole count late resent head attempts note free place removed early groups handler ended await wake
--- args: now, when the jobs were announced (0: they were not), then per job: id, priority, tail, body, delay ms or '', due ms or '', unique name or '', refs or ''
--- A tail is all of a head but the time. A ref is `id`, or `id@queue` for a job of another queue, which learns of the job
--- that waits for it by the outbox; or `id@queue!outcome` when that queue learned of it before and told how its job ended,
--- `live` when it had not. Then its end may have arrived here first.
--- reply: now, then per job 1 (made), 0 (was there already), or the id of the job that holds the unique name
-if is_late(ARGV[2]) then return redis.error_reply('QDECK LATE') end
+-- uses: time open constants whole count too_old was_removed head attempts event release_name put_waiting removed early_ending groups handler dependents add_dependent wake
+-- args: now, when the jobs were announced (0: they were not), then per job: id, priority, template, body, delay ms or '', due ms or '', unique name or '', refs or ''
+-- A template is a head without its time. A ref is `id`; or `id@queue` for a job of another queue, to which the outbox
+-- announces the waiting job; or `id@queue!outcome` when it was announced before and that queue returned the outcome of
+-- its job, `live` when it had not ended. Then its end may have arrived here first.
+-- reply: now, then per job 1 (made), 0 (existed), or the id of the job that holds the unique name
+if is_too_old(ARGV[2]) then return redis.error_reply('QDECK LATE') end
 local made = { NOW }
 
 local function exists(ids)
@@ -37,7 +37,7 @@ for i, id in ipairs(ids) do
   known[id] = true
 end
 
--- How the job that is waited for has ended, or nil while it has not.
+-- The outcome of a parent, or nil while it is live.
 local function outcome_of(ref)
   if redis.call('ZSCORE', DONE, ref) then return 'done' end
   if redis.call('ZSCORE', DEAD, ref) then return 'dead' end
@@ -45,11 +45,11 @@ local function outcome_of(ref)
   return nil
 end
 
--- How a job of another queue has ended, if that arrived here before this call.
+-- The outcome of a parent in another queue, if it arrived here before this call.
 local ENDS = { 'done', 'dead', 'cancelled', 'discarded', 'unknown' }
-local function end_before(child, ref)
+local function outcome_before(child, ref)
   for _, outcome in ipairs(ENDS) do
-    if redis.call('ZSCORE', REMOVED, early_end(child, ref, outcome)) then return outcome end
+    if redis.call('ZSCORE', REMOVED, early_ending(child, ref, outcome)) then return outcome end
   end
 end
 
@@ -59,18 +59,18 @@ local function holder_of(name)
   return nil
 end
 
--- What the job still waits for; more values tell why it cannot run any more. A job of this call that was not made
--- is stood for by the one that holds its unique name.
-local stands_for = {}
-local function wants(id, head, refs)
+-- The refs that a job still waits for; or nil, and why it cannot run any more. The holder of a unique name stands in for
+-- a job of this call that was not made.
+local stand_ins = {}
+local function pending_refs(id, head, refs)
   local need, unannounced = {}, {}
   for ref in string.gmatch(refs, '%S+') do
-    ref = stands_for[ref] or ref
+    ref = stand_ins[ref] or ref
     local outcome
     if string.find(ref, '@', 1, true) then
       ref, outcome = string.match(ref, '^([^!]+)!?(.*)$')
       if outcome == '' then unannounced[ref] = true end
-      if outcome == 'live' or outcome == '' then outcome = end_before(id, ref) end
+      if outcome == 'live' or outcome == '' then outcome = outcome_before(id, ref) end
     else
       outcome = outcome_of(ref)
     end
@@ -90,7 +90,7 @@ local function block(id, need, due, unannounced)
     if unannounced[ref] then
       redis.call('XADD', OUTBOX, '*', 'k', 'watch', 'r', ref, 'i', id)
     elseif not string.find(ref, '@', 1, true) then
-      await(ref, id)
+      add_dependent(ref, id)
     end
   end
 end
@@ -104,7 +104,7 @@ for i, id in ipairs(ids) do
     made[i + 1] = 0
   elseif holder then
     made[i + 1] = holder
-    stands_for[id] = holder
+    stand_ins[id] = holder
   else
     there[id] = true
     fresh = fresh + 1
@@ -113,14 +113,14 @@ for i, id in ipairs(ids) do
     redis.call('HSET', HEAD, id, head)
     redis.call('HSET', BODY, id, ARGV[at + 3])
     local due = ARGV[at + 4] ~= '' and NOW + tonumber(ARGV[at + 4]) or tonumber(ARGV[at + 5]) or NOW
-    local need, dead, event, unannounced = wants(id, head, ARGV[at + 7])
+    local need, dead, event, unannounced = pending_refs(id, head, ARGV[at + 7])
     if dead then
-      note(id, 'dependency', event)
+      add_event(id, 'dependency', event)
       bury(id, head, 'DependencyFailed\njob # is ' .. dead)
     elseif #need > 0 then
       block(id, need, due, unannounced)
     else
-      place(id, head, due)
+      put_waiting(id, head, due)
     end
   end
 end

@@ -1,5 +1,5 @@
 #!lua
--- Makes a queue ready for use, once. Refuses when a key under one of its names holds something else.
+-- Creates a queue, once. Refuses when one of its keys holds something else.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log claims unique groups after unknown_tasks wakeup outbox
 -- uses:
 -- args: the type of each key, in order

@@ -1,48 +1,48 @@
 #!lua flags=allow-oom
--- A worker's poll: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
--- done once, and the second call gets the answer of the first.
+-- A worker's poll: reports ended jobs and claims the next ones. Sent twice with the same number it is done once, and
+-- the second call gets the reply of the first.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log claims unique groups after unknown_tasks wakeup outbox
--- uses: time constants whole count head attempts lease note free place forget removed groups handler ended missing wake first trim tally unknown_tasks
--- args: now, worker, number of the poll, room, lease ms, count of plain acks, crash limit,
---       tasks that some worker refused, a line each: `+task` when this worker knows it, `-task` when it does not,
+-- uses: time constants whole count head attempts lease event release_name put_waiting delete_records removed groups handler dependents drop_missing wake first trim save_counts unknown_tasks
+-- args: now, worker, number of the poll, free slots, lease ms, count of plain acks, crash limit,
+--       tasks that some worker refused, a line each: `+task` when this worker has it, `-task` when it has not,
 --       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms,
---       and for the groups of dead letters its class and the shape of its message, a line each (or '')
+--       and the signature of its failure (or '')
 -- A token is `worker:number ` of the poll that claimed the job, with its blank.
 -- kinds: done · failed timeout (delay -1: bury) · crashed · give (back, not counted) · cancelled
---        unknown (its worker does not know the task: delayed, not counted)
--- reply: now, wait ms (limits), next due or 0, next lease deadline or 0, entries in the outbox, stale ids, rows of
---        id, head, body, attempts; and what META `unknown_tasks` says
+--        unknown (its worker lacks the task: delayed, not counted)
+-- reply: now, wait ms (limits), next due or 0, next lease deadline or 0, entries in the outbox, refused ids, rows of
+--        id, head, body, attempts; and META `unknown_tasks`
 local meta = redis.call('HMGET', META, 'v', 'paused', 'limit', 'rate', 'tat', 'done_ttl', 'done_max', 'unknown_tasks')
 if meta[1] ~= LAYOUT then
   return redis.error_reply(meta[1] and 'QDECK VERSION ' .. meta[1] .. ' ' .. LAYOUT or 'QDECK FRESH')
 end
 local worker, number = ARGV[2], ARGV[3]
 -- More would overflow `unpack` after the first write.
-if #ARGV > 7000 then return redis.error_reply('QDECK TURN with too many endings for one call') end
-local room, lease_ms, acks = math.min(tonumber(ARGV[4]), 500), tonumber(ARGV[5]), tonumber(ARGV[6])
+if #ARGV > 7000 then return redis.error_reply('QDECK POLL with too many endings for one call') end
+local free_slots, lease_ms, acks = math.min(tonumber(ARGV[4]), 500), tonumber(ARGV[5]), tonumber(ARGV[6])
 local crash_limit = tonumber(ARGV[7])
 local token = worker .. ':' .. number .. ' '
-local stale, rows, claimed = {}, {}, {}
+local refused, rows, claimed = {}, {}, {}
 local unknown = meta[8] and read_unknown(meta[8]) -- tasks that a worker refused; nil when there are none
-local handed_back = 0
+local delayed_unknown = 0
 
-local again = false -- whether there is more to claim at once than this call may look at
+local again = false -- whether there are more jobs to claim than this call may read
 
 local function answer(wait, full)
   local due, deadline = 0, 0
   if not full then
-    due, deadline = again and NOW or first_at(DELAYED), deadline_at()
+    due, deadline = again and NOW or first_at(DELAYED), next_lease_check()
   end
-  return { NOW, wait, due, deadline, redis.call('XLEN', OUTBOX), stale, rows, meta[8] or '' }
+  return { NOW, wait, due, deadline, redis.call('XLEN', OUTBOX), refused, rows, meta[8] or '' }
 end
 
--- Payloads, a few at a time, as far as one answer may carry them: the whole server waits for a call. At least the first
--- is read, and at most seven more than fit.
-local MOST_BYTES = 2097152
+-- Payloads, a few at a time, up to the size of one reply: the whole server waits for a call. At least the first is
+-- read, and at most seven more than fit.
+local MAX_BYTES = 2097152
 local bytes = 0
 local function bodies_of(ids)
   local all, step = {}, 1
-  while #all < #ids and bytes < MOST_BYTES do
+  while #all < #ids and bytes < MAX_BYTES do
     for _, body in ipairs(redis.call('HMGET', BODY, unpack(ids, #all + 1, math.min(#all + step, #ids)))) do
       all[#all + 1] = body
       if body then bytes = bytes + #body end
@@ -61,14 +61,14 @@ local function add_rows(ids, heads, bodies)
   end
 end
 
--- The same turn again: the answer of the first time. An earlier turn that arrives late, because its call was sent twice:
--- nothing, for nobody waits for the answer, and what it claimed would be in nobody's hand.
+-- The same poll again gets the first reply. An earlier poll that arrives late, because its call was sent twice, claims
+-- nothing: its caller has gone on, and no worker would hold the jobs.
 local last = redis.call('HGET', CLAIMS, worker)
 if last then
   local done, missed, ids = string.match(last, '^(%d+)\n([^\n]*)\n([^\n]*)')
-  done = done and #done <= 18 and done or '0' -- it cannot be read: as if there was none
+  done = done and #done <= 18 and done or '0' -- it cannot be read: as if there were none
   if done == number then
-    for id in string.gmatch(missed, '%S+') do stale[#stale + 1] = id end
+    for id in string.gmatch(missed, '%S+') do refused[#refused + 1] = id end
     for id in string.gmatch(ids, '%S+') do
       if #claimed < 500 then claimed[#claimed + 1] = id end
     end
@@ -85,7 +85,7 @@ end
 
 local finished = {}
 
--- 1. jobs that ended well and left nothing to keep
+-- 1. jobs that succeeded and left nothing to keep
 if acks > 0 then
   local ids = {}
   for i = 1, acks do ids[i] = ARGV[7 + 2 * i] end
@@ -95,29 +95,29 @@ if acks > 0 then
     if held and string.sub(held, 1, #mine) == mine then
       finished[#finished + 1] = ids[i]
     else
-      stale[#stale + 1] = ids[i]
+      refused[#refused + 1] = ids[i]
     end
   end
 end
 
--- 2. the others, one by one. A job is taken off `running` last: should a key hold a foreign type, it is in two states
--- then, which the next sweep mends, and never in none.
-local function take(id)
+-- 2. the others, one by one. A job is removed from `running` last: if a key has a foreign type, the job is then in two
+-- states, which the next sweep repairs, and never in none.
+local function remove_running(id)
   redis.call('ZREM', RUNNING, id)
   redis.call('HDEL', LEASE, id)
 end
 
 local function cancel(id, head, event)
-  note(id, 'cancelled', event)
+  add_event(id, 'cancelled', event)
   redis.call('ZADD', CANCELLED, NOW, id)
   count('n:cancelled', 1)
-  free(id, head)
-  ended(id, 'cancelled')
-  take(id)
+  release_name(id, head)
+  resolve_dependents(id, 'cancelled')
+  remove_running(id)
 end
 
 local function fail(kind, id, head, delay, event, group)
-  note(id, kind, event)
+  add_event(id, kind, event)
   count('n:failed', 1)
   local attempts, crashes, outages, broken = attempts_of(id)
   set_attempts(id, attempts + 1, crashes, outages)
@@ -125,15 +125,15 @@ local function fail(kind, id, head, delay, event, group)
     bury_unreadable(id, head, 'attempts')
   elseif delay >= 0 and attempts < retries_of(head) then
     count('n:retried', 1)
-    place(id, head, NOW + delay)
+    put_waiting(id, head, NOW + delay)
   else
     bury(id, head, group)
   end
-  take(id)
+  remove_running(id)
 end
 
 local function crash(id, head, event, group)
-  note(id, 'crashed', event)
+  add_event(id, 'crashed', event)
   count('n:crashed', 1)
   local attempts, crashes, outages, broken = attempts_of(id)
   set_attempts(id, attempts, crashes + 1, outages)
@@ -142,9 +142,9 @@ local function crash(id, head, event, group)
   elseif crashes + 1 >= crash_limit then
     bury(id, head, group)
   else
-    place(id, head, NOW)
+    put_waiting(id, head, NOW)
   end
-  take(id)
+  remove_running(id)
 end
 
 local function finish_with(id, log, result, keep)
@@ -160,25 +160,25 @@ end
 
 local function close(kind, id, held, mine, delay, event, log, result, keep, group)
   local head = redis.call('HGET', HEAD, id) or '0 100 0 ?'
-  local asked = string.find(held, 'c', #mine, true)
+  local cancel_requested = string.find(held, 'c', #mine, true)
   if kind == 'done' then
     finish_with(id, log, result, keep)
     return
   end
   if log ~= '' then redis.call('HSET', LOG, id, log) end
-  if kind == 'cancelled' or asked then
-    cancel(id, head, kind == 'cancelled' and event or '{"reason":"asked while it ran"}')
+  if kind == 'cancelled' or cancel_requested then
+    cancel(id, head, kind == 'cancelled' and event or '{"reason":"requested while it ran"}')
   elseif kind == 'crashed' then
     crash(id, head, event, group ~= '' and group or 'WorkerCrashed\nits worker died with it')
   elseif kind == 'give' then
     local _, score = read_lease(held)
     redis.call('ZADD', READY, score or priority_of(head) * BAND + NOW, id)
-    take(id)
+    remove_running(id)
   elseif kind == 'unknown' then
     unknown = unknown or {}
-    hand_back(id, head, unknown, worker)
-    handed_back = handed_back + 1
-    take(id)
+    delay_unknown(id, head, unknown, worker)
+    delayed_unknown = delayed_unknown + 1
+    remove_running(id)
   else
     fail(kind, id, head, tonumber(delay), event, group ~= '' and group or 'unknown\n')
   end
@@ -190,7 +190,7 @@ for i = 9 + 2 * acks, #ARGV, 9 do
   if held and string.sub(held, 1, #mine) == mine then
     close(ARGV[i], id, held, mine, ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8])
   else
-    stale[#stale + 1] = id
+    refused[#refused + 1] = id
   end
 end
 
@@ -206,21 +206,21 @@ if #finished > 0 then
   if redis.call('HLEN', UNIQUE) > 0 then
     local heads = redis.call('HMGET', HEAD, unpack(finished))
     for i, id in ipairs(finished) do
-      if heads[i] then free(id, heads[i]) end
+      if heads[i] then release_name(id, heads[i]) end
     end
   end
   if redis.call('HLEN', AFTER) > 0 then
-    for _, id in ipairs(finished) do ended(id, 'done') end
+    for _, id in ipairs(finished) do resolve_dependents(id, 'done') end
   end
-  -- Of the last ones all is kept, of those before them the id and the result, until no call can be sent again for it.
+  -- The last ones keep their records, those before them the id and the result, until no call can be sent again.
   local most = whole(meta[7]) or 1000
-  forget(redis.call('ZREVRANGE', DONE, most, most + n - 1), true)
-  trim(DONE, whole(meta[6]) or 3600000, most, RESEND, 'n:dropped_done', n + SLICE)
+  delete_records(redis.call('ZREVRANGE', DONE, most, most + n - 1), true)
+  trim(DONE, whole(meta[6]) or 3600000, most, RESEND_MS, 'n:dropped_done', n + SLICE)
 end
-if #stale > 0 then count('n:refused', #stale) end
+if #refused > 0 then count('n:refused', #refused) end
 
--- 3. what is due goes in order first
--- Gives true when more are due than one call puts in order.
+-- 3. delayed jobs that are due go to `ready`
+-- Returns true when more are due than one call moves.
 local function promote()
   local due = redis.call('ZRANGEBYSCORE', DELAYED, '-inf', STAMP, 'WITHSCORES', 'LIMIT', 0, 1000)
   if #due == 0 then return false end
@@ -232,7 +232,7 @@ local function promote()
       z[#z + 1] = priority_of(heads[i]) * BAND + math.max(tonumber(due[2 * i]), 0)
       z[#z + 1] = id
     else
-      missing(id)
+      drop_missing(id)
     end
   end
   redis.call('ZREM', DELAYED, unpack(ids))
@@ -241,14 +241,14 @@ local function promote()
   return #ids == 1000 and redis.call('ZCOUNT', DELAYED, '-inf', STAMP) > 0
 end
 
--- What this worker said about the tasks that some worker refused. Those that it knows: up to `most` of their jobs are
--- ready at once, in the order in which they were enqueued. They are claimed in this call, before others may refuse them.
-local strange = {}
-local function welcome(most)
+-- Reads which of the refused tasks this worker has. Up to `most` of their jobs are ready at once, in the order in which
+-- they were enqueued, and claimed in this call, before other workers refuse them.
+local not_here = {}
+local function promote_known(most)
   for sign, task in string.gmatch(ARGV[8], '([+-])([^\n]*)') do
     local slot = unknown[task] and unknown[task].slot
     if sign == '-' then
-      strange[task] = true
+      not_here[task] = true
     elseif slot and most > 0 then
       local first, last = string.format('%.0f', slot * BAND), string.format('(%.0f', (slot + 1) * BAND)
       local found = redis.call('ZRANGEBYSCORE', UNKNOWN_TASKS, first, last, 'WITHSCORES', 'LIMIT', 0, most)
@@ -271,18 +271,18 @@ local function welcome(most)
   end
 end
 
--- How many may run: the room of the worker, within the limits of the queue.
+-- How many jobs may start: the free slots of the worker, within the limits of the queue.
 local wait = 0
-local limit = whole(meta[3]) -- one that cannot be read limits nothing
+local limit = whole(meta[3]) -- one that cannot be read is ignored
 -- The rate is used up to a moment: whole milliseconds, and a rest in parts of `starts` so that nothing is rounded.
 local starts, per, used, rest
 local function allowed()
   if meta[2] then return 0 end
-  local most = room
+  local most = free_slots
   if limit then most = math.min(most, limit - redis.call('ZCARD', RUNNING)) end
   starts, per = string.match(meta[4] or '', '^(%d+) (%d+)$')
   starts, per = whole(starts), whole(per)
-  if starts and per and starts > 0 and per > 0 then -- a rate that cannot be read limits nothing
+  if starts and per and starts > 0 and per > 0 then -- a rate that cannot be read is ignored
     used, rest = string.match(meta[5] or '', '^(%d+) (%d+)$')
     used, rest = whole(used) or 0, math.min(whole(rest) or 0, starts)
     if used < NOW then used, rest = NOW, 0 end
@@ -301,14 +301,14 @@ local function allowed()
 end
 
 local function expire(id, head)
-  note(id, 'expired', '{"reason":"expired"}')
+  add_event(id, 'expired', '{"reason":"expired"}')
   redis.call('ZADD', CANCELLED, NOW, id)
   count('n:expired', 1)
-  free(id, head)
-  ended(id, 'cancelled')
+  release_name(id, head)
+  resolve_dependents(id, 'cancelled')
 end
 
--- Takes up to `most` jobs from `ready`, drops what is not there any more, and cancels what may not start now.
+-- Claims up to `most` jobs from `ready`, drops jobs without a record, and cancels expired ones.
 local function claim(most)
   local z = redis.call('ZPOPMIN', READY, most)
   if #z == 0 then return false end
@@ -322,12 +322,12 @@ local function claim(most)
     local special = head and string.find(head, '\n', 1, true)
     local expires = special and expiry(head)
     if not head or id == '' then
-      missing(id)
+      drop_missing(id)
     elseif expires and expires < NOW then
       expire(id, head)
-    elseif unknown and strange[task_of(head)] then
-      hand_back(id, head, unknown, worker)
-      handed_back = handed_back + 1
+    elseif unknown and not_here[task_of(head)] then
+      delay_unknown(id, head, unknown, worker)
+      delayed_unknown = delayed_unknown + 1
     else
       local own, n = special and whole(option(head, 'l')), #taken + 1
       taken[n], found[n] = id, head
@@ -337,7 +337,7 @@ local function claim(most)
   end
   if #taken == 0 then return true end
   local bodies = bodies_of(taken)
-  for n = #taken, #bodies + 1, -1 do -- back to where it was: the next call takes it
+  for n = #taken, #bodies + 1, -1 do -- back to its place: the next call claims it
     redis.call('ZADD', READY, string.match(leases[2 * n], '%S+$'), taken[n])
     taken[n], running[2 * n], running[2 * n - 1], leases[2 * n], leases[2 * n - 1] = nil, nil, nil, nil, nil
     again = true
@@ -351,16 +351,16 @@ local function claim(most)
 end
 
 local most = 0
-if room > 0 then
+if free_slots > 0 then
   local more = promote()
   most = allowed()
-  if unknown then welcome(most) end
-  -- Among what is due and not in order yet may be jobs of any priority: until then only those of the first are surely next.
+  if unknown then promote_known(most) end
+  -- Due jobs that are not in `ready` yet may have any priority: until then only jobs of the first priority are next.
   if more and most > 0 then
     most, again = math.min(most, redis.call('ZCOUNT', READY, '-inf', '(' .. string.format('%.0f', BAND))), true
   end
-  -- What is dropped or handed back makes room for others, within bounds.
-  for _ = 1, next(strange) and 20 or 3 do
+  -- Dropped and delayed jobs leave slots to others, within bounds.
+  for _ = 1, next(not_here) and 20 or 3 do
     if #claimed >= most or not claim(most - #claimed) then break end
   end
   if used and #claimed > 0 then
@@ -369,22 +369,22 @@ if room > 0 then
   end
 end
 
--- An id with a line break is none of ours, and would hide what is behind it.
+-- An id with a line break is of another program, and would hide the ids after it.
 local function line(ids)
   local text = table.concat(ids, ' ')
   return string.find(text, '\n', 1, true) and string.gsub(text, '\n', '') or text
 end
-redis.call('HSET', CLAIMS, worker, number .. '\n' .. line(stale) .. '\n' .. line(claimed) .. '\n' .. STAMP)
+redis.call('HSET', CLAIMS, worker, number .. '\n' .. line(refused) .. '\n' .. line(claimed) .. '\n' .. STAMP)
 if redis.call('ZCARD', READY) > 0 and not meta[2] and wait == 0
   and not (limit and redis.call('ZCARD', RUNNING) >= limit) then
   wake()
 end
 if unknown then
   meta[8] = save_unknown(unknown)
-  -- One of the others may know the task, and which is known to themselves alone.
-  if handed_back > 0 then
+  -- One of the other workers may have the task.
+  if delayed_unknown > 0 then
     for _ = redis.call('LLEN', WAKEUP) + 1, math.min(redis.call('HLEN', CLAIMS) - 1, 50) do redis.call('LPUSH', WAKEUP, '1') end
   end
 end
-tally()
-return answer(wait, room > 0 and #claimed >= room)
+save_counts()
+return answer(wait, free_slots > 0 and #claimed >= free_slots)

@@ -1,33 +1,33 @@
 #!lua flags=allow-oom
--- Takes jobs back whose lease ran out. The first time a lease is found expired it gets half its length more, so that
--- a worker that was only suspended can renew it; the second time the job goes back, or dies as a poison pill.
--- When most of what runs expires at once, under several workers, that is an outage and no job's fault.
+-- Requeues jobs whose lease expired. The first time a lease is found expired it is extended by half its length, so that a
+-- suspended worker can renew it; the second time the job is requeued, or buried as a poison pill. When most running jobs
+-- of several workers expire at once, that is an outage and not the fault of a job.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log claims unique groups after wakeup outbox
--- uses: time open constants whole count head attempts lease note free place forget removed groups handler ended missing wake first tally
+-- uses: time open constants whole count head attempts lease event release_name put_waiting delete_records removed groups handler dependents drop_missing wake first save_counts
 -- args: now, most, crash limit, outage limit
--- reply: now, warned, taken back, buried, next deadline or 0
+-- reply: now, warned, requeued, buried, next deadline or 0
 local most, crash_limit, outage_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local warned, back, buried = 0, 0, 0
+local warned, requeued, buried = 0, 0, 0
 
--- A lease without its place in `running` would never expire: put it back there, a slice at a time.
+-- A lease without an entry in `running` would never expire: add the entry, a slice at a time.
 if redis.call('HLEN', LEASE) - 1 > redis.call('ZCARD', RUNNING) then
-  local cursor = whole(redis.call('HGET', META, 'mend')) or 0
+  local cursor = whole(redis.call('HGET', META, 'lease_cursor')) or 0
   local page = redis.call('HSCAN', LEASE, cursor, 'COUNT', SLICE)
-  redis.call('HSET', META, 'mend', page[1])
+  redis.call('HSET', META, 'lease_cursor', page[1])
   for i = 1, #page[2], 2 do
     local id = page[2][i]
     if id ~= '' and not redis.call('ZSCORE', RUNNING, id) then redis.call('ZADD', RUNNING, NOW - 1, id) end
   end
 end
 
--- No lease ends later than its length from now, unless the clock was set back since. Only what is over a minute ahead
--- is looked at, a slice at a time: the rest is soon enough.
+-- A lease ends at most its length from now, unless the clock was set back. Only deadlines over a minute ahead are checked,
+-- a slice at a time: the others come soon enough.
 local function cap_deadlines()
-  local from = whole(redis.call('HGET', META, 'ahead')) or 0
+  local from = whole(redis.call('HGET', META, 'deadline_offset')) or 0
   local far = redis.call('ZREVRANGEBYSCORE', RUNNING, '+inf', '(' .. string.format('%.0f', NOW + 60000), 'WITHSCORES',
     'LIMIT', from, 50)
   local next_from = #far == 100 and from + 50 or 0
-  if next_from ~= from then redis.call('HSET', META, 'ahead', next_from) end
+  if next_from ~= from then redis.call('HSET', META, 'deadline_offset', next_from) end
   if #far == 0 then return end
   local ids = {}
   for i = 1, #far, 2 do ids[#ids + 1] = far[i] end
@@ -40,10 +40,10 @@ cap_deadlines()
 
 -- Jobs that wait for a time that never comes.
 for _, key in ipairs({ DELAYED, BLOCKED }) do
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, string.format('%.0f', FAR), '+inf', 'LIMIT', 0, 20)) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, string.format('%.0f', MAX_TIME_MS), '+inf', 'LIMIT', 0, 20)) do
     local head = redis.call('HGET', HEAD, id)
     redis.call('HDEL', AFTER, '<' .. id)
-    if head then bury_unreadable(id, head, 'due time') else missing(id) end
+    if head then bury_unreadable(id, head, 'due time') else drop_missing(id) end
     redis.call('ZREM', key, id)
   end
 end
@@ -86,27 +86,27 @@ local function warn(id, lease)
   warned = warned + 1
 end
 
--- When a job that fell to outages again and again may run: apart from others like it. Two jobs that crash two workers at
--- the same moment look like an outage; one after the other each is found out by its own crashes.
-local OFTEN = 8 -- a fleet that is killed a few times in a row goes on at once
-local function apart(lease)
-  local gap = (read_lease(lease) or 0) + 20000 -- until the sweeps have found that its worker died
+-- When a job with many outages may run: apart from others like it. Two jobs that crash two workers at the same moment
+-- look like an outage; run one after the other, each counts its own crashes.
+local MANY_OUTAGES = 8 -- a fleet that is killed a few times in a row continues at once
+local function solo_start(lease)
+  local gap = (read_lease(lease) or 0) + 20000 -- until sweeps have found its dead worker
   local first = NOW + 10000 -- this outage is over then
-  local at = math.max(whole(redis.call('HGET', META, 'apart')) or 0, first)
+  local at = math.max(whole(redis.call('HGET', META, 'next_solo')) or 0, first)
   if at > first + 16 * gap then at = first end
-  redis.call('HSET', META, 'apart', string.format('%.0f', at + gap))
+  redis.call('HSET', META, 'next_solo', string.format('%.0f', at + gap))
   return at
 end
 
-local function take_back(id, lease, head)
+local function requeue_expired(id, lease, head)
   local owner = owner_of(lease)
   local attempts, crashes, outages, broken = attempts_of(id)
   if outage then
     outages = outages + 1
-    note(id, 'outage', '{"worker":"' .. owner .. '","outages":' .. outages .. '}')
+    add_event(id, 'outage', '{"worker":"' .. owner .. '","outages":' .. outages .. '}')
   elseif lease then
     crashes = crashes + 1
-    note(id, 'crashed', '{"worker":"' .. owner .. '","crashes":' .. crashes .. '}')
+    add_event(id, 'crashed', '{"worker":"' .. owner .. '","crashes":' .. crashes .. '}')
   end
   set_attempts(id, attempts, crashes, outages)
   count('n:crashed', 1)
@@ -117,14 +117,14 @@ local function take_back(id, lease, head)
     bury(id, head, outage and 'Outage\nits worker was lost with many others' or 'WorkerCrashed\nits worker died with it')
     buried = buried + 1
   else
-    place(id, head, outage and outages >= OFTEN and apart(lease) or NOW)
-    back = back + 1
+    put_waiting(id, head, outage and outages >= MANY_OUTAGES and solo_start(lease) or NOW)
+    requeued = requeued + 1
   end
 end
 
 for i, id in ipairs(ids) do
   if budget <= 0 then break end -- the next sweep finds the rest
-  -- A lease that cannot be read is as one that is missing: the job goes back at once, and no worker is blamed.
+  -- A lease that cannot be read counts as missing: the job is requeued at once, and no worker is blamed.
   local ms, _, flags = read_lease(leases[i])
   local lease = ms and leases[i]
   flags = flags or '?'
@@ -133,22 +133,22 @@ for i, id in ipairs(ids) do
   else
     local head = id ~= '' and redis.call('HGET', HEAD, id)
     if not head then
-      missing(id)
+      drop_missing(id)
     elseif string.find(flags, 'c', 1, true) then
-      note(id, 'cancelled', '{"reason":"asked while it ran"}')
+      add_event(id, 'cancelled', '{"reason":"requested while it ran"}')
       redis.call('ZADD', CANCELLED, NOW, id)
       count('n:cancelled', 1)
-      free(id, head)
-      ended(id, 'cancelled')
-      back = back + 1
+      release_name(id, head)
+      resolve_dependents(id, 'cancelled')
+      requeued = requeued + 1
     else
-      take_back(id, lease, head)
+      requeue_expired(id, lease, head)
     end
-    -- Last, so that a key of a foreign type leaves the job in two states and never in none.
+    -- Last, so that a key of a foreign type leaves the job in two states, never in none.
     redis.call('ZREM', RUNNING, id)
     redis.call('HDEL', LEASE, id)
   end
 end
 if redis.call('ZCARD', READY) > 0 then wake() end
-tally()
-return { NOW, warned, back, buried, deadline_at() }
+save_counts()
+return { NOW, warned, requeued, buried, next_lease_check() }

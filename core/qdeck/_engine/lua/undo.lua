@@ -1,18 +1,17 @@
 #!lua flags=allow-oom
--- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
--- done once, but for jobs whose parents are not back yet: these are kept for a later call. The answer tells of all calls.
+-- Undoes one slice of a batch, job by job: each only if it is as the batch left it. Sent twice it is done once, but for
+-- jobs whose parents are not restored yet: these are kept for a later call. The reply sums up all calls.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log unique groups after wakeup outbox stop_requests undo
--- uses: rights time open constants whole count head lease forget groups await wake tally states holder columns annotate
--- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependents
--- reply: now, how many went back, how many entries the slice had, how many of those that went back ran before and wait in
---        ready now, then id and reason of each that did not: a code, and
---        behind a blank its data
-local offset = string.find(ARGV[2], '^[~^]') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])
+-- uses: rights time open constants whole count head lease delete_records groups add_dependent wake save_counts states name_holder columns events
+-- args: now, number of the slice (from 1); or `died:number` or `continued:number`, what it did to dependents
+-- reply: now, how many were restored, how many entries the slice had, how many of the restored ran before and wait in
+--        ready now, then id and reason of each skipped entry: a code, and after a blank its data
+local offset = string.find(ARGV[2], '^%a+:') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])
 local packed = offset and redis.call('HGET', UNDO, offset)
 if not packed then return redis.error_reply('QDECK EXPIRED') end
 local readable, slice = pcall(cmsgpack.unpack, packed)
 if not readable or type(slice) ~= 'table' or type(slice.t) ~= 'string' or not whole(slice.t) or type(slice.n) ~= 'number' then
-  return redis.error_reply('QDECK UNDO: what is kept of this slice cannot be read')
+  return redis.error_reply('QDECK UNDO: the kept values of this slice cannot be read')
 end
 local PARENT_ENDED = 'parent_ended'
 
@@ -26,8 +25,8 @@ if slice.u and not slice.c then return answer(slice.u) end
 local c, at = slice.c, tonumber(slice.t)
 local requeued = slice.u and slice.u.requeued or 0
 
--- The jobs for which `test` gives no reason against, as numbers in the columns; and the reasons. A job may wait for another of
--- the slice, whichever comes first in it: those that were refused are looked at again after each one that was not.
+-- The jobs for which `test` returns no reason to skip them, as row numbers; and the reasons. A job may wait for another of
+-- the slice, in either order: after each round that restored some, the skipped ones are tested again.
 local restored, names = {}, {}
 local function only(test)
   local kept, reasons, passed = {}, {}, {}
@@ -53,28 +52,28 @@ local function pick(values, kept)
   return out
 end
 
--- What became of a job that is not where the act left it.
-local function since(id)
+-- Why to skip a job that is not where the batch left it.
+local function new_state(id)
   local state = state_of(id)
   return state and 'moved ' .. state or 'gone'
 end
 
--- A test for jobs that the act left in a list; `fits` looks at the score.
+-- A test for jobs that the batch left in a list; `fits` compares the score.
 local function still(list, fits)
   local scores = redis.call('ZMSCORE', list, unpack(c.ids))
   return function(n, id)
-    if not scores[n] then return since(id) end
+    if not scores[n] then return new_state(id) end
     return not fits(tonumber(scores[n]), n) and 'changed' or nil
   end
 end
 local function lined_up(score) return score % BAND == at end
 local function placed(score) return score == at end
 
--- May the job be live again: its name must be free, and what it waits for there.
-local function may_live(id, head, refs)
+-- Why a job may not be live again: its name is taken, or what it waits for has ended.
+local function reason_not_live(id, head, refs)
   if head and string.find(head, '\nu', 1, true) then
     local name = option(head, 'n')
-    local twin = name and (names[name] ~= id and names[name] or twin_of(id, name))
+    local twin = name and (names[name] ~= id and names[name] or name_holder(id, name))
     if twin then return 'unique_held ' .. twin end
     if name then names[name] = id end
   end
@@ -86,7 +85,7 @@ local function may_live(id, head, refs)
   return nil
 end
 
-local function live_again(ids, heads, refs)
+local function restore_live(ids, heads, refs)
   for i, id in ipairs(ids) do
     local head = heads[i]
     if head and string.find(head, '\nu', 1, true) and option(head, 'n') then
@@ -98,20 +97,20 @@ local function live_again(ids, heads, refs)
         if string.find(ref, '@', 1, true) then
           redis.call('XADD', OUTBOX, '*', 'k', 'watch', 'r', ref, 'i', id)
         else
-          await(ref, id)
+          add_dependent(ref, id)
         end
       end
     end
   end
 end
 
-local function give_name_back(id, head)
+local function release_name_of(id, head)
   local name = head and string.find(head, '\nu', 1, true) and option(head, 'n')
   if name and redis.call('HGET', UNIQUE, name) == id then redis.call('HDEL', UNIQUE, name) end
 end
 
--- Takes the line that the act added off the events; `added` is one for all, or a list.
-local function unline(ids, added)
+-- Removes the line that the batch added to the events; `added` is one for all, or a list.
+local function remove_event(ids, added)
   if not added then return end
   local texts, z, none = redis.call('HMGET', ERROR, unpack(ids)), {}, {}
   for i, id in ipairs(ids) do
@@ -126,7 +125,7 @@ local function unline(ids, added)
   if #z > 0 then redis.call('HSET', ERROR, unpack(z)) end
 end
 
-local function back(from, to, ids, scores)
+local function move_back(from, to, ids, scores)
   local z = {}
   for i, id in ipairs(ids) do z[2 * i - 1], z[2 * i] = scores[i], id end
   redis.call('ZREM', from, unpack(ids))
@@ -136,15 +135,15 @@ end
 local undo = {}
 
 function undo.retry(kept, ids, scores)
-  back(READY, DEAD, ids, scores)
-  if c.attempts then put(ATTEMPTS, ids, join(ids, scores, pick(c.attempts, kept), c.groups or {})) end
-  unline(ids, c.line)
+  move_back(READY, DEAD, ids, scores)
+  if c.attempts then put(ATTEMPTS, ids, count_dead(ids, scores, pick(c.attempts, kept), c.groups or {})) end
+  remove_event(ids, c.line)
   local heads = redis.call('HMGET', HEAD, unpack(ids))
-  for i, id in ipairs(ids) do give_name_back(id, heads[i]) end
+  for i, id in ipairs(ids) do release_name_of(id, heads[i]) end
 end
 
 function undo.edit(kept, ids, scores)
-  if slice.s == 'dead' then undo.retry(kept, ids, scores) else unline(ids, c.line) end
+  if slice.s == 'dead' then undo.retry(kept, ids, scores) else remove_event(ids, c.line) end
   put(BODY, ids, pick(c.body, kept))
   if c.heads then put(HEAD, ids, pick(c.heads, kept)) end
 end
@@ -155,11 +154,11 @@ function undo.discard(kept, ids, scores)
   for key, name in pairs({ [BODY] = 'body', [ATTEMPTS] = 'attempts', [ERROR] = 'error', [RESULT] = 'result', [LOG] = 'log' }) do
     if c[name] then put(key, ids, pick(c[name], kept)) end
   end
-  if c.groups then put(ATTEMPTS, ids, join(ids, scores, pick(c.attempts, kept), c.groups)) end
+  if c.groups then put(ATTEMPTS, ids, count_dead(ids, scores, pick(c.attempts, kept), c.groups)) end
   local z = {}
   for i, id in ipairs(ids) do z[2 * i - 1], z[2 * i] = scores[i], id end
   if LISTS[slice.s] then redis.call('ZADD', LISTS[slice.s], unpack(z)) end
-  if LIVE[slice.s] then live_again(ids, heads, refs) end
+  if LIVE[slice.s] then restore_live(ids, heads, refs) end
   redis.call('ZREM', REMOVED, unpack(ids))
   count('n:discarded', -#ids)
 end
@@ -176,55 +175,55 @@ function undo.cancel(kept, ids, scores)
     end
     return
   end
-  back(CANCELLED, LISTS[slice.s], ids, scores)
-  unline(ids, c.line)
-  live_again(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
+  move_back(CANCELLED, LISTS[slice.s], ids, scores)
+  remove_event(ids, c.line)
+  restore_live(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
   count('n:cancelled', -#ids)
 end
 
 function undo.run(_, ids, scores)
-  back(READY, DELAYED, ids, scores)
+  move_back(READY, DELAYED, ids, scores)
 end
 
 function undo.reprioritise(kept, ids, scores)
   put(HEAD, ids, pick(c.heads, kept))
-  if slice.s == 'ready' then back(READY, READY, ids, scores) end
+  if slice.s == 'ready' then move_back(READY, READY, ids, scores) end
 end
 
 function undo.bury(kept, ids, scores)
   local to = slice.s
-  if to == 'running' then -- its lease is lost for good: it goes to its old place in the line
+  if to == 'running' then -- its lease is lost: it goes to its old place in `ready`
     to, requeued = 'ready', requeued + #ids
     for i, lease in ipairs(pick(c.leases, kept)) do scores[i] = select(2, read_lease(lease)) or at end
   end
-  back(DEAD, LISTS[to], ids, scores)
+  move_back(DEAD, LISTS[to], ids, scores)
   local attempts = redis.call('HMGET', ATTEMPTS, unpack(ids))
-  leave(attempts)
+  uncount_dead(attempts)
   for i, id in ipairs(ids) do
     local own = attempts[i] and string.match(attempts[i], '^%d+ %d+ %d+')
     if own == '0 0 0' then redis.call('HDEL', ATTEMPTS, id) elseif own then redis.call('HSET', ATTEMPTS, id, own) end
   end
-  if slice.s == 'running' then -- its run was interrupted: that it was stays in its history
-    annotate(ids, 'requeued', '{"reason":"its bury was undone"}')
+  if slice.s == 'running' then -- its attempt was interrupted: the history keeps that
+    add_events(ids, 'requeued', '{"reason":"its bury was undone"}')
   else
-    unline(ids, c.line or pick(c.lines, kept))
+    remove_event(ids, c.line or pick(c.lines, kept))
   end
-  live_again(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
+  restore_live(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
   for _, id in ipairs(ids) do
     local handler = id .. '-f' .. slice.t
     if redis.call('ZREM', READY, handler) == 1 then
-      forget({ handler })
+      delete_records({ handler })
       count('n:enqueued', -1)
     end
   end
   count('n:dead', -#ids)
 end
 
--- A dependent that died with what an act did is where it waited before.
-undo.fall = undo.bury
+-- A dependent that died of the batch waits again.
+undo.died = undo.bury
 
--- One that went on without it waits for it again.
-function undo.go(kept, ids, scores)
+-- A dependent that stopped waiting waits again.
+function undo.continued(kept, ids, scores)
   for i, id in ipairs(ids) do
     local ref = c.waits[kept[i]]
     local need = redis.call('HGET', AFTER, '<' .. id)
@@ -237,20 +236,20 @@ function undo.go(kept, ids, scores)
     if string.find(ref, '@', 1, true) then
       redis.call('XADD', OUTBOX, '*', 'k', 'watch', 'r', ref, 'i', id)
     else
-      await(ref, id)
+      add_dependent(ref, id)
     end
   end
 end
 
-local function test_go(n, id)
+local function test_continued(n, id)
   local state, score = state_of(id)
   local waits = state == 'blocked'
   local same = waits or state == 'ready' and lined_up(score) or state == 'delayed' and score == tonumber(c.scores[n])
   if not same then return state and 'moved ' .. state or 'gone' end
-  return may_live(id, nil, c.waits[n])
+  return reason_not_live(id, nil, c.waits[n])
 end
 
--- The test, but for jobs that the act gave a version, which must be the last one. What an older qdeck did gave none.
+-- The test for jobs that got a version from the batch, which must be the last one.
 local function unchanged(test)
   local heads = redis.call('HMGET', HEAD, unpack(c.ids))
   return function(n, id)
@@ -260,7 +259,7 @@ local function unchanged(test)
   end
 end
 
--- The test that each verb wants: is the job as the act left it, and may it go back?
+-- The test of a verb: is the job as the batch left it, and may it be restored?
 local function test_of()
   local verb = slice.v
   if verb == 'requeue' then return function() return 'lease_lost' end end
@@ -280,23 +279,23 @@ local function test_of()
     local heads, done = redis.call('HMGET', HEAD, unpack(c.ids)), redis.call('ZMSCORE', DONE, unpack(c.ids))
     return function(n, id)
       if heads[n] or done[n] then return 'already_there' end
-      return LIVE[slice.s] and may_live(id, c.heads[n], c.waits and c.waits[n]) or nil
+      return LIVE[slice.s] and reason_not_live(id, c.heads[n], c.waits and c.waits[n]) or nil
     end
   end
   if verb == 'cancel' and slice.s == 'running' then
     local leases = redis.call('HMGET', LEASE, unpack(c.ids))
     return function(n, id)
       local mine = string.match(c.leases[n], '^%S+ ')
-      return (not read_lease(leases[n]) or string.sub(leases[n], 1, #mine) ~= mine) and since(id) or nil
+      return (not read_lease(leases[n]) or string.sub(leases[n], 1, #mine) ~= mine) and new_state(id) or nil
     end
   end
-  if verb == 'go' then return test_go end
+  if verb == 'continued' then return test_continued end
   local list = verb == 'cancel' and CANCELLED or DEAD
   local there, heads = still(list, placed), redis.call('HMGET', HEAD, unpack(c.ids))
-  return function(n, id) return there(n, id) or may_live(id, heads[n], c.waits and c.waits[n]) end
+  return function(n, id) return there(n, id) or reason_not_live(id, heads[n], c.waits and c.waits[n]) end
 end
 
--- The rows of the columns with these numbers; what holds for all of them stays.
+-- The columns with these rows only; values that hold for all rows stay.
 local function rows_of(numbers)
   local out = { line = c.line, groups = c.groups, version = c.version, stop = c.stop }
   for name, values in pairs(c) do
@@ -306,7 +305,7 @@ local function rows_of(numbers)
 end
 
 local u = { done = slice.u and slice.u.done or 0, skipped = slice.u and slice.u.final or {}, final = {} }
-local later = {}
+local retryable = {}
 if not c then
   u.skipped = { '', 'undo_not_kept ' .. slice.n }
 elseif c.ids and #c.ids > 0 then
@@ -318,17 +317,17 @@ elseif c.ids and #c.ids > 0 then
     if reasons[n] then
       u.skipped[#u.skipped + 1], u.skipped[#u.skipped + 2] = id, reasons[n]
       if reasons[n] == PARENT_ENDED then
-        later[#later + 1] = n
+        retryable[#retryable + 1] = n
       else
         u.final[#u.final + 1], u.final[#u.final + 2] = id, reasons[n]
       end
     end
   end
 end
-slice.c, slice.u = #later > 0 and rows_of(later) or nil, u
+slice.c, slice.u = #retryable > 0 and rows_of(retryable) or nil, u
 local left = cmsgpack.pack(slice)
 redis.call('HSET', UNDO, offset, left)
 count('bytes', #left - #packed, UNDO)
 if redis.call('ZCARD', READY) > 0 then wake() end
-tally()
+save_counts()
 return answer(u)

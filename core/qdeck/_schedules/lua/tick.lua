@@ -3,7 +3,7 @@
 -- makes the job: whoever comes late (frozen, cut off, with an old look) finds that, however long the job is gone.
 -- keys: meta ready dead done cancelled head body unique wakeup
 -- uses: time open constants whole count wake
--- args: now, when the schedule was looked at or 0, name, upto, priority, tail, payload, unique name or '', then per
+-- args: now, when the schedule was looked at or 0, name, upto, priority, template, payload, unique name or '', then per
 --       turn: when, id
 -- `upto` is the last turn that is settled with this, made or not. An `upto` of `now` takes back a mark in the future.
 -- The last key is `last_run`, a hash: schedule → last turn that was settled.

@@ -13,7 +13,7 @@ from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
 from qdeck._deck.reasons import CapabilityCode, SkipCode, Stuck, StuckCode
 from qdeck._deck.words import Unreadable
-from qdeck._engine.numbers import whole
+from qdeck._engine.stored_numbers import whole
 from qdeck._redis import reads
 from qdeck._redis.commands import ask, raw_of, text_of
 from qdeck._redis.errors import is_error

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.reasons import Caution, CautionCode
-from qdeck._engine.numbers import whole
+from qdeck._engine.stored_numbers import whole
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
 from qdeck.adapters.model import Act, Entry, Seen, Skipped

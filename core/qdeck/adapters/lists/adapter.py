@@ -15,7 +15,7 @@ from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._engine import codec
-from qdeck._engine.numbers import whole
+from qdeck._engine.stored_numbers import whole
 from qdeck._list_names import BUILT_IN, LONGEST, ListNames, glob_of
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import changes
-from qdeck._engine import acts, codec, keys, programs, shapes
-from qdeck._engine.acts import Acted
+from qdeck._engine import batch_transitions, codec, keys, programs, signatures
+from qdeck._engine.batch_transitions import SliceResult
 from qdeck._redis import reads
 from qdeck._settings.limits import used_rules
 from qdeck.adapters.applying import Applier
@@ -17,7 +17,7 @@ from qdeck.adapters.model import Act
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Op
+    from qdeck._engine.transitions import Transition
     from qdeck._errors import QdeckError
     from qdeck._redis.commands import Program
     from qdeck.adapters.applying import PlanSlice
@@ -32,7 +32,7 @@ class SliceSize:
     """How many entries go into a slice: fewer while calls hold up the server for longer than they may."""
 
     def __init__(self, trip_ms: float = math.inf) -> None:
-        self.most = acts.SLICE
+        self.most = batch_transitions.SLICE
         self._trip_ms = trip_ms  # the shortest round trip in which nothing was done
         self._was_long = False
 
@@ -44,7 +44,7 @@ class SliceSize:
         if before and self._was_long:  # once can be this machine's doing
             self.most = max(_LEAST, int(count * _LONGEST_MS / work_ms / 2))
         elif not self._was_long:
-            self.most = min(acts.SLICE, self.most + _LEAST)
+            self.most = min(batch_transitions.SLICE, self.most + _LEAST)
 
 
 class NativeApplier(Applier):
@@ -65,15 +65,15 @@ class NativeApplier(Applier):
         paced = min(most, self._slice_size.most)
         return paced if part.is_light else max(1, paced // 2)
 
-    def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
+    def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[SliceResult | QdeckError]]:
         """Apply slices by one script each, all of them in one round trip."""
         taken = yield from self._find_taken(parts)
         started = time.perf_counter()
         answers = yield from programs.call_each([self._op(part, room // len(parts), taken) for part in parts])
-        count = sum(acted.count for acted in answers if isinstance(acted, Acted))
+        count = sum(acted.count for acted in answers if isinstance(acted, SliceResult))
         self._slice_size.took(count, (time.perf_counter() - started) * 1000)
         for part, acted in zip(parts, answers, strict=True):
-            if isinstance(acted, Acted):
+            if isinstance(acted, SliceResult):
                 self._note(part.first.queue, acted.bytes)
                 if acted.outbox:
                     self._outbox[part.first.queue] = acted.outbox
@@ -91,15 +91,15 @@ class NativeApplier(Applier):
         there = yield from programs.exists(self._context.target, ids)
         return {job_id for job_id, is_there in zip(ids, there, strict=True) if is_there}
 
-    def _op(self, part: PlanSlice, room: int, taken: set[str]) -> Op[Acted]:
+    def _op(self, part: PlanSlice, room: int, taken: set[str]) -> Transition[SliceResult]:
         first, event, context = part.first, self._event_of(part.entries), self._context
         seen = [(entry.id, entry.version) for entry in part.entries]
         if taken:
-            seen = [(job_id, acts.ID_TAKEN if job_id in taken else version) for job_id, version in seen]
+            seen = [(job_id, batch_transitions.ID_TAKEN if job_id in taken else version) for job_id, version in seen]
         extra = context.target if context.target is not None else "" if context.priority is None else context.priority
-        return acts.act(
+        return batch_transitions.apply_slice(
             first.queue, first.verb, first.state, seen, batch=context.batch, offset=part.place, event=event,
-            extra=extra, group=shapes.group_of("buried", event) if first.verb == Act.BURY else "",
+            extra=extra, group=signatures.signature_of("buried", event) if first.verb == Act.BURY else "",
             keep_bytes=self._bytes.get(first.queue, 0) + room, keep_ms=self._keep_ms,
         )  # fmt: skip
 

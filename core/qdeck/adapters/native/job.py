@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck import payload
 from qdeck._deck.model import Found, JobDetail
 from qdeck._engine import codec, keys
-from qdeck._engine.numbers import digits
+from qdeck._engine.stored_numbers import digits
 from qdeck._errors import UnknownJob
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of

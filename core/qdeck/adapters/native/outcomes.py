@@ -30,7 +30,7 @@ def of_planned(entries: Sequence[PlanEntry]) -> Program[list[Outcome | None]]:
     """Return the outcome of each entry of one queue; None for one that is dead as it was."""
     states = yield from _read_states(entries[0].queue, [entry.id for entry in entries])
     return [
-        None if state == entry.state == "dead" and score == codec.score_seen(entry.version) else _outcome_of(state)
+        None if state == entry.state == "dead" and score == codec.score_of(entry.version) else _outcome_of(state)
         for entry, (state, score) in zip(entries, states, strict=True)
     ]
 

@@ -110,7 +110,7 @@ def weigh(verb: str, rows: Sequence[Row], reasons: Sequence[str] = ()) -> Progra
         skipped = {at: (SkipCode.NO_LEASE, "") for at, lease in enumerate(leases) if lease is None}
     else:
         weighed.versions = [
-            codec.version_seen(state, row.score.decode(), row.head_raw if head is None else head)
+            codec.version_of(state, row.score.decode(), row.head_raw if head is None else head)
             for row, head in zip(rows, heads, strict=True)
         ]
     skipped |= {at: (SkipCode.ID_NOT_TEXT, "") for at, raw in enumerate(raw_ids) if not raw.isascii()}

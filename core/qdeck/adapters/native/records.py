@@ -13,9 +13,9 @@ import msgspec
 
 from qdeck._deck import payload
 from qdeck._deck.model import NATIVE, Failure, HistoryEvent, JobRecord, State
-from qdeck._engine import codec, keys, numbers
-from qdeck._engine.codec import BAND, Attempts, Event, Head, Lease
-from qdeck._engine.numbers import clipped, digits
+from qdeck._engine import codec, keys, stored_numbers
+from qdeck._engine.codec import BAND, Attempts, Event, JobHead, JobLease
+from qdeck._engine.stored_numbers import clamped, digits
 
 if TYPE_CHECKING:
     from qdeck._filter import Filter
@@ -47,7 +47,7 @@ MOST_SHOWN: Final = 2 * codec.MAX_PAYLOAD  # bytes of one value that are read to
 _NO_ATTEMPTS: Final = Attempts()  # in place of attempts that cannot be read
 
 
-def read_head(raw: bytes | None) -> Head | None:
+def read_head(raw: bytes | None) -> JobHead | None:
     """A head; one that cannot be read is none."""
     try:
         return None if raw is None else codec.read_head(raw)
@@ -63,19 +63,21 @@ def read_attempts(raw: bytes | None) -> Attempts:
         return _NO_ATTEMPTS
 
 
-def _problem(row: Row, head: Head | None, attempts: Attempts, lease: Lease | None, events: list[Event]) -> str | None:
+def _problem(
+    row: Row, head: JobHead | None, attempts: Attempts, lease: JobLease | None, events: list[Event]
+) -> str | None:
     """What of a job cannot be read, of what was read of it."""
     broken = ["head"] if row.head_raw is not None and head is None else []
     broken += ["lease"] if row.lease_raw is not None and lease is None else []
     broken += ["attempts"] if attempts is _NO_ATTEMPTS else []
     broken += ["error"] if any(event.kind == codec.UNREADABLE for event in events) else []
-    broken += [f"score {float(row.score):g}"] if numbers.score_ms(row.score) is None else []
+    broken += [f"score {float(row.score):g}"] if stored_numbers.score_ms(row.score) is None else []
     told = [f"unreadable: {', '.join(broken)}"] if broken else []
     told += [f"not read, over {MOST_SHOWN:,} bytes: {', '.join(row.over)}"] if row.over else []
     return "; ".join(told) or None
 
 
-def read_lease(raw: bytes | None) -> Lease | None:
+def read_lease(raw: bytes | None) -> JobLease | None:
     """A lease; one that cannot be read is none."""
     try:
         return None if raw is None else codec.read_lease(raw)
@@ -103,7 +105,7 @@ def facts(row: Row) -> dict[str, Any]:
         "since_ms": since,
         "age_s": None if since is None else max(0, row.now - since) / 1000,
         "worker": _worker(lease, events),
-        "lease_until_ms": numbers.score_ms(row.score) if row.state == State.RUNNING else None,
+        "lease_until_ms": stored_numbers.score_ms(row.score) if row.state == State.RUNNING else None,
         "error": cause and cause.class_name,
         "message": cause and cause.message,
         "failed_ms": _failed(row, events),
@@ -130,26 +132,26 @@ def make_record(row: Row) -> JobRecord:
     return JobRecord(**facts(row))
 
 
-def _since(row: Row, head: Head | None, lease: Lease | None) -> int | None:
+def _since(row: Row, head: JobHead | None, lease: JobLease | None) -> int | None:
     if row.state == State.READY:
-        score = numbers.score_ms(row.score)
+        score = stored_numbers.score_ms(row.score)
         return None if score is None else score % BAND
     if row.state in ENDED:
-        return numbers.score_ms(row.score)
+        return stored_numbers.score_ms(row.score)
     if row.state == State.RUNNING:
         return lease.claimed_ms if lease is not None else None
     return head.enqueued_ms if head is not None else None
 
 
-def _due(row: Row, head: Head) -> int | None:
+def _due(row: Row, head: JobHead) -> int | None:
     if row.state == State.DELAYED:
-        return numbers.score_ms(row.score)
+        return stored_numbers.score_ms(row.score)
     if row.state == State.BLOCKED and float(row.score) > head.enqueued_ms:
-        return numbers.score_ms(row.score)
+        return stored_numbers.score_ms(row.score)
     return None
 
 
-def _worker(lease: Lease | None, events: list[Event]) -> str | None:
+def _worker(lease: JobLease | None, events: list[Event]) -> str | None:
     if lease is not None:
         return lease.worker
     named = (event.data.get("worker") for event in reversed(events))
@@ -160,7 +162,7 @@ def _failed(row: Row, events: list[Event]) -> int | None:
     if row.state == State.DONE:
         return None
     at = next((event.at_ms for event in reversed(events) if event.kind in _FAILURES), None)
-    return numbers.score_ms(row.score) if at is None and row.state == State.DEAD else at
+    return stored_numbers.score_ms(row.score) if at is None and row.state == State.DEAD else at
 
 
 def last_cause(events: list[Event]) -> Failure | None:
@@ -205,7 +207,7 @@ def _times(count: Any) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def history(row: Row, head: Head | None, lease: Lease | None) -> tuple[HistoryEvent, ...]:
+def history(row: Row, head: JobHead | None, lease: JobLease | None) -> tuple[HistoryEvent, ...]:
     """All that happened to a job, oldest first, with its making and its present state as events of their own."""
     found = [_event(event.at_ms, event.kind, payload.mask(event.data)) for event in codec.read_events(row.error_raw)]
     if head is not None:
@@ -213,7 +215,7 @@ def history(row: Row, head: Head | None, lease: Lease | None) -> tuple[HistoryEv
     if lease is not None:
         found.append(_event(lease.claimed_ms, "claimed", {"worker": lease.worker}))
     if row.state in ENDED and row.state != State.CANCELLED:
-        found.append(_event(clipped(row.score), row.state, {}))
+        found.append(_event(clamped(row.score), row.state, {}))
     return tuple(found)
 
 
@@ -278,7 +280,7 @@ class Row(msgspec.Struct, eq=False, gc=False):
     @property
     def at(self) -> int:
         """Its score."""
-        return clipped(self.score)
+        return clamped(self.score)
 
     @property
     def since_ms(self) -> int | None:

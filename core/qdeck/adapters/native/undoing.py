@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._deck import changes
 from qdeck._deck.reasons import Skip, SkipCode, skips_of
-from qdeck._engine import acts, codec, keys, programs
+from qdeck._engine import batch_transitions, codec, keys, programs
 from qdeck._errors import QdeckError, UsageError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
@@ -40,7 +40,7 @@ class _Reached(NamedTuple):
 
 
 class _UndoSlice(NamedTuple):
-    """A slice of a queue as `acts.undo` names it, and about how many bytes are kept of it."""
+    """A slice of a queue as `undo_slice` takes it, and about how many bytes are kept of it."""
 
     queue: str
     number: int | str
@@ -57,7 +57,7 @@ class NativeUndoer(Undoer):
         super().__init__()
         self._batch, self._queues, self._target = batch, list(queues), target
         self._reached: dict[str, _Reached] = {}
-        self._undone: dict[_UndoSlice, acts.Undone] = {}
+        self._undone: dict[_UndoSlice, batch_transitions.UndoneSlice] = {}
 
     def steps(self) -> Iterator[Program[None]]:
         """The slices of the batch from the last to the first; then those that waited for its jobs, nearest first.
@@ -69,9 +69,11 @@ class NativeUndoer(Undoer):
         for queue in reversed(self._queues):
             todo += self._reached[queue].places(queue)
         for queue, found in self._reached.items():
-            todo += [_UndoSlice(queue, f"~{number}", found.slice_bytes) for number in range(1, found.fallen + 1)]
+            todo += [_UndoSlice(queue, f"died:{number}", found.slice_bytes) for number in range(1, found.fallen + 1)]
         for queue, found in reversed(self._reached.items()):
-            todo += [_UndoSlice(queue, f"^{number}", found.slice_bytes) for number in range(found.gone_on, 0, -1)]
+            todo += [
+                _UndoSlice(queue, f"continued:{number}", found.slice_bytes) for number in range(found.gone_on, 0, -1)
+            ]
         for _ in range(_ROUNDS):
             before = self.restored + self.dependents
             for places in _bundles(todo, _CALLS if self._target is None else 1):
@@ -102,11 +104,11 @@ class NativeUndoer(Undoer):
     def _undo(self, places: Sequence[_UndoSlice]) -> Program[None]:
         """Undo some slices in one round trip; a slice answers with all that was done by it so far."""
         first = places[0]
-        found: list[acts.Undone | QdeckError]
+        found: list[batch_transitions.UndoneSlice | QdeckError]
         if self._target is not None and isinstance(first.number, int):
             found = [(yield from self._move_back(self._target, first.queue, first.number))]
         else:
-            calls = [acts.undo(place.queue, self._batch, place.number) for place in places]
+            calls = [batch_transitions.undo_slice(place.queue, self._batch, place.number) for place in places]
             found = yield from programs.call_each(calls)
         for place, undone in zip(places, found, strict=True):
             if isinstance(undone, QdeckError):
@@ -131,7 +133,7 @@ class NativeUndoer(Undoer):
             if found.outbox:
                 yield from _deliver(queue)
 
-    def _move_back(self, target: str, queue: str, number: int) -> Program[acts.Undone]:
+    def _move_back(self, target: str, queue: str, number: int) -> Program[batch_transitions.UndoneSlice]:
         """What was moved returns, if it still waits where it was put and its id is free where it was."""
         [kept] = yield from programs.read_slices(queue, self._batch, [number])
         if kept is None:
@@ -141,18 +143,18 @@ class NativeUndoer(Undoer):
         columns = kept.get("c") or {}
         ids, scores = columns.get("ids") or [], columns.get("scores") or []
         if not ids:
-            return acts.Undone(0, 0, int(kept.get("n", 0)), 0, [])
+            return batch_transitions.UndoneSlice(0, 0, int(kept.get("n", 0)), 0, [])
         versions = columns.get("versions") or [""] * len(ids)
         there = yield from programs.exists(queue, ids)
         entries = [
-            (job_id, acts.ID_TAKEN if is_there else f"{score} {version}".rstrip())
+            (job_id, batch_transitions.ID_TAKEN if is_there else f"{score} {version}".rstrip())
             for job_id, score, version, is_there in zip(ids, scores, versions, there, strict=True)
         ]
         event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": self._batch})
         yield from programs.deliver_all(queue)
         done, skipped = 0, []
         while done < len(entries):  # one call takes as many as it may read
-            op = acts.act(
+            op = batch_transitions.apply_slice(
                 target, "return", kept["s"], entries[done:], batch=f"{self._batch}-undo-{self._queues.index(queue)}",
                 offset=f"{number}+{done}" if done else number, event=event, extra=queue,
             )  # fmt: skip
@@ -160,7 +162,7 @@ class NativeUndoer(Undoer):
             skipped += [(str(entries[done + at][0]), code, data) for at, code, data in acted.skipped]
             done += acted.count
         yield from programs.deliver_all(target)
-        return acts.Undone(acted.now_ms, len(entries) - len(skipped), len(entries), 0, skipped)
+        return batch_transitions.UndoneSlice(acted.now_ms, len(entries) - len(skipped), len(entries), 0, skipped)
 
 
 def _bundles(places: Sequence[_UndoSlice], most: int) -> Iterator[list[_UndoSlice]]:
@@ -186,7 +188,7 @@ def _deliver(queue: str) -> Program[None]:
 
 
 def _read_reached(queues: Sequence[str], batch: str) -> Program[dict[str, _Reached]]:
-    names = (b"slices", b"~", b"^", b"lost", b"told", b"bytes")
+    names = (b"slices", b"died", b"continued", b"unkept", b"queues", b"bytes")
     calls: list[Command] = []
     for queue in queues:
         calls.append((b"HMGET", keys.undo_key(queue, batch), *names))

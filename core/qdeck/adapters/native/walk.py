@@ -15,7 +15,7 @@ from qdeck._deck.model import State
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
-from qdeck._engine.numbers import MOST
+from qdeck._engine.stored_numbers import MAX_NUMBER
 from qdeck.adapters.native import WAITING
 from qdeck.adapters.native.records import ENDED, Row, reaches_no_secret
 from qdeck.adapters.plans import Pages
@@ -146,7 +146,7 @@ class Walk(Pages):
         if self.state == State.READY:
             fitting = [n for n, score in enumerate(scores) if float(score) % BAND <= highest]
             if last % BAND > highest:
-                self._over = self._over or last >= MOST
+                self._over = self._over or last >= MAX_NUMBER
                 self._set.jump((int(last) // BAND + 1) * BAND)
         elif last <= highest:
             return ids, scores

@@ -16,7 +16,7 @@ from qdeck._deck.model import QueueRow, State
 from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
 from qdeck._deck.words import Unreadable
 from qdeck._engine import codec
-from qdeck._engine.numbers import score_ms, whole
+from qdeck._engine.stored_numbers import score_ms, whole
 from qdeck._redis import reads
 from qdeck._redis.commands import ask, raw_of, text_of
 from qdeck._redis.errors import is_error

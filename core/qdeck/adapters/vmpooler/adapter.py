@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck.model import NO_STATE, QueueRow, State
 from qdeck._deck.reasons import CapabilityCode
-from qdeck._engine.numbers import score_ms
+from qdeck._engine.stored_numbers import score_ms
 from qdeck._redis import reads
 from qdeck._redis.commands import ask, text_of
 from qdeck._redis.errors import is_error

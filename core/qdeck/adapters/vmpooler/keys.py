@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from qdeck._engine import codec
-from qdeck._engine.numbers import digits
+from qdeck._engine.stored_numbers import digits
 from qdeck._redis.commands import raw_of, text_of
 from qdeck.adapters.model import short
 

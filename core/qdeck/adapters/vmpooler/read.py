@@ -8,7 +8,7 @@ from qdeck._deck import payload
 from qdeck._deck.model import State
 from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec
-from qdeck._engine.numbers import digits, score_ms, whole
+from qdeck._engine.stored_numbers import digits, score_ms, whole
 from qdeck._redis import reads
 from qdeck._redis.commands import ask, text_of
 from qdeck._redis.errors import is_error

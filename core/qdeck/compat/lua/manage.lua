@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- What a program that manages its jobs by their ids alone needs beyond the engine's own steps.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log unique groups after wakeup outbox
--- uses: rights time open constants whole count head versions attempts lease note free place forget removed groups handler ended wake tally states
+-- uses: rights time open constants whole count head versions attempts lease event release_name put_waiting delete_records removed groups handler dependents wake save_counts states
 -- args: now, verb, id, then
---   put      priority, due ms or '', tail, body, call        → made, moved, same or running
+--   put      priority, due ms or '', template, body, call        → made, moved, same or running
 --   requeue  the same, then token or ''                      → back, lost, or as put when it does not run
 --   own      new token, lease ms or '', token or ''          → own or lost
---   bury     event, tail, body, call, token or '', group     → dead or lost
+--   bury     event, template, body, call, token or '', group     → dead or lost
 --   promote                                                  → how many were due (500 at most)
 -- A token is the start of a lease with its blank, '' any. `call` tells one call from another that names the same id, so
 -- that one that is sent again finds that it was done: it stands in the head's line `z`, which only this script reads.
@@ -26,32 +26,32 @@ local function signed(head, call)
   return string.gsub(head, '\nz[^\n]*', '') .. '\nz' .. call
 end
 
-local function line_up(head, due)
+local function append_to_ready(head, due)
   redis.call('ZREM', READY, id)
   redis.call('ZREM', DELAYED, id)
   redis.call('HSET', HEAD, id, head)
-  place(id, head, due)
+  put_waiting(id, head, due)
 end
 
-local function put(priority, due, tail, body, call)
+local function put(priority, due, template, body, call)
   local state = state_of(id)
   local head = redis.call('HGET', HEAD, id)
   if state == 'running' then return 'running' end
   if head and LIVE[state or ''] then
-    line_up(with_version(with_priority(head, priority), next_version()), due)
+    append_to_ready(with_version(with_priority(head, priority), next_version()), due)
     return 'moved'
   end
   -- It ended. The same call, sent again after its answer was lost, must not let it run again.
   if head and option(head, 'z') == call then return 'same' end
   if state then
     redis.call('ZREM', LISTS[state], id)
-    if state == 'dead' then leave({ redis.call('HGET', ATTEMPTS, id) }) end
-    forget({ id })
+    if state == 'dead' then uncount_dead({ redis.call('HGET', ATTEMPTS, id) }) end
+    delete_records({ id })
   end
-  head = STAMP .. ' ' .. tail .. '\nz' .. call
+  head = STAMP .. ' ' .. template .. '\nz' .. call
   redis.call('HSET', BODY, id, body)
   count('n:enqueued', 1)
-  line_up(head, due)
+  append_to_ready(head, due)
   return 'made'
 end
 
@@ -61,12 +61,12 @@ local function requeue(priority, due, call, token)
   local attempts, crashes, outages = attempts_of(id)
   redis.call('ZREM', RUNNING, id)
   redis.call('HDEL', LEASE, id)
-  note(id, 'requeued', '{"by":"' .. (string.match(held, '^([^%c"\\]-):%d+ ') or '') .. '"}')
+  add_event(id, 'requeued', '{"by":"' .. (string.match(held, '^([^%c"\\]-):%d+ ') or '') .. '"}')
   set_attempts(id, attempts + 1, crashes, outages)
   count('n:failed', 1)
   count('n:retried', 1)
   local head = redis.call('HGET', HEAD, id) or STAMP .. ' ' .. priority .. ' 0 ?'
-  line_up(signed(with_priority(head, priority), call), due)
+  append_to_ready(signed(with_priority(head, priority), call), due)
   return 'back'
 end
 
@@ -83,7 +83,7 @@ local function own(new, lease_ms, token)
   return 'own'
 end
 
-local function to_grave(event, tail, body, call, token, group)
+local function bury_jobs(event, template, body, call, token, group)
   local state = state_of(id)
   local head = redis.call('HGET', HEAD, id)
   if state == 'dead' and head and option(head, 'z') == call then return 'dead' end
@@ -97,14 +97,14 @@ local function to_grave(event, tail, body, call, token, group)
     return 'lost'
   end
   if state then redis.call('ZREM', LISTS[state], id) end
-  if state == 'dead' then leave({ redis.call('HGET', ATTEMPTS, id) }) end
+  if state == 'dead' then uncount_dead({ redis.call('HGET', ATTEMPTS, id) }) end
   if not head then
-    head = STAMP .. ' ' .. tail
+    head = STAMP .. ' ' .. template
     redis.call('HSET', BODY, id, body)
   end
   head = signed(head, call)
   redis.call('HSET', HEAD, id, head)
-  note(id, 'failed', event)
+  add_event(id, 'failed', event)
   bury(id, head, group ~= '' and group or 'unknown\n')
   return 'dead'
 end
@@ -125,12 +125,12 @@ end
 local function due_at(text)
   return tonumber(text) or NOW
 end
-local function requeue_or_put(priority, due, tail, body, call, token)
+local function requeue_or_put(priority, due, template, body, call, token)
   if redis.call('ZSCORE', RUNNING, id) then return requeue(priority, due, call, token) end
   local head = redis.call('HGET', HEAD, id)
   if head and option(head, 'z') == call then return 'back' end
   if token ~= '' then return 'lost' end
-  return put(priority, due, tail, body, call)
+  return put(priority, due, template, body, call)
 end
 if verb == 'put' then
   word = put(ARGV[4], due_at(ARGV[5]), ARGV[6], ARGV[7], ARGV[8])
@@ -139,10 +139,10 @@ elseif verb == 'requeue' then
 elseif verb == 'own' then
   word = own(ARGV[4], ARGV[5], ARGV[6])
 elseif verb == 'bury' then
-  word = to_grave(ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+  word = bury_jobs(ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 else
   word = promote()
 end
 if redis.call('ZCARD', READY) > 0 or redis.call('ZCARD', DELAYED) > 0 then wake() end
-tally()
+save_counts()
 return { NOW, word }

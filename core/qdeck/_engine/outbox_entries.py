@@ -1,4 +1,4 @@
-"""Reads entries of an outbox: effects on other queues, written by the scripts and delivered by anyone."""
+"""Entries of an outbox: effects on other queues, written by the scripts and delivered by any client."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _STATES: Final = ("ready", "delayed")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One effect: its kind, and what it takes as text and as bytes."""
+class OutboxEntry:
+    """One effect: its kind, and its fields as text and as bytes."""
 
     kind: str
     text: dict[str, str]
@@ -30,16 +30,16 @@ class Entry:
 
     @property
     def makes_job(self) -> bool:
-        """Whether it brings a job into another queue."""
+        """Return whether it adds a job to another queue."""
         return self.kind in ("accept", "job")
 
     @property
     def other_queue(self) -> str:
-        """The queue that it is for; none for one that stays in its own."""
+        """Return the queue that it is for; empty for an effect on its own queue."""
         return self.text["r"].partition("@")[2] if self.kind == "watch" else self.text.get("q", "")
 
     def job(self) -> dict[str, bytes]:
-        """The fields of the job that it brings, as `acts.accept` takes them; one that is new has no state yet."""
+        """Return the fields of its job, as `accept_job` takes them; a new job has no state yet."""
         return (
             self.fields
             if self.kind == "accept"
@@ -47,8 +47,8 @@ class Entry:
         )
 
 
-def read_entry(flat: Sequence[bytes]) -> Entry:
-    """Read the names and values of an entry; raises `ValueError` for one that cannot be delivered."""
+def read_entry(flat: Sequence[bytes]) -> OutboxEntry:
+    """Read the names and values of an entry; raise `ValueError` for one that cannot be delivered."""
     fields = {name.decode("utf-8", "replace"): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
     text = {name: _text(name, value) for name, value in fields.items() if name not in _OPAQUE}
     kind = text.get("k", "")
@@ -59,9 +59,9 @@ def read_entry(flat: Sequence[bytes]) -> Entry:
             raise ValueError(f"an entry of kind {kind!r} without field {name!r}")
         if name in _CHECKS and not _CHECKS[name](text[name]):
             raise ValueError(f"field {name!r} of an entry of kind {kind!r} is {text[name][:40]!r}")
-    if kind == "watch" and not _is_far(text["r"]):
+    if kind == "watch" and not _is_in_other_queue(text["r"]):
         raise ValueError(f"field 'r' of an entry of kind {kind!r} is {text['r'][:40]!r}")
-    return Entry(kind, text, fields)
+    return OutboxEntry(kind, text, fields)
 
 
 def _text(name: str, value: bytes) -> str:
@@ -78,7 +78,7 @@ def _is_score(text: str) -> bool:
         return False
 
 
-def _is_far(ref: str) -> bool:
+def _is_in_other_queue(ref: str) -> bool:
     parent, _, queue = ref.partition("@")
     return bool(parent) and _QUEUE.fullmatch(queue) is not None
 

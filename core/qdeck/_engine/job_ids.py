@@ -1,4 +1,4 @@
-"""Ids of jobs: made by the caller, in order of time, unique without asking anyone."""
+"""Job ids: made by the caller, in order of time, unique without a server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _VALID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
-class _Maker:
-    """Microseconds that only rise, and a random part that is this process's alone."""
+class _IdMaker:
+    """Rising microseconds, followed by a random part of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,16 +32,16 @@ class _Maker:
         return f"{us:013x}{self._node}"
 
 
-_maker = _Maker()
+_maker = _IdMaker()
 
 
 def new_id() -> str:
-    """One new id, greater than every id that this process made before, so that ties in time stay in order."""
+    """Return a new id, greater than every id that this process made before, so that ties in time stay in order."""
     return _maker.make()
 
 
 def check_id(text: object) -> str:
-    """Returns an id that came from a caller if scripts and JSON can carry it as it is."""
+    """Return an id of a caller; raise for one that scripts or JSON cannot carry."""
     if not isinstance(text, str) or not _VALID.fullmatch(text):
         raise InvalidOption(
             f"job id {text!r} is not valid",
@@ -50,6 +50,6 @@ def check_id(text: object) -> str:
     return text
 
 
-# A child of `fork` must not go on with its parent's random part.
+# A child of `fork` needs a random part of its own.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_maker.__init__)  # type: ignore[misc]  # started anew on purpose

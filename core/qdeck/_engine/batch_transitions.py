@@ -1,4 +1,4 @@
-"""The operations of operators: acts on jobs that were seen, and taking them back."""
+"""Transitions of operators: apply a slice of a batch, undo it, and take in jobs from another queue."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine.ops import SLICE_BYTES, Op
 from qdeck._engine.scripts import load
+from qdeck._engine.transitions import SLICE_BYTES, Transition
 from qdeck._redis.commands import text_of
 
 if TYPE_CHECKING:
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Arg
 
-SLICE: Final = 200  # jobs that one act changes at most
-KEEP_MS: Final = 24 * 3600 * 1000  # how long an act can be undone
-ID_TAKEN: Final = "!"  # seen of a job whose id is taken in the queue that it would be moved to
-KEEP_BYTES: Final = 64 * 1024 * 1024  # what is kept of all acts that can be undone
+SLICE: Final = 200  # jobs in a slice at most
+UNDO_TTL_MS: Final = 24 * 3600 * 1000  # how long a batch can be undone
+ID_TAKEN: Final = "!"  # the version of a job whose id is taken in the target queue
+MAX_UNDO_BYTES: Final = 64 * 1024 * 1024  # kept for the undo of all batches
 
 
 @dataclass(frozen=True, slots=True)
-class Acted:
-    """What became of a slice: how many of its entries were looked at, and code and data of why some were left alone.
+class SliceResult:
+    """The result of a slice: how many entries were read, and code and data of the skipped ones.
 
     `kept` is whether it can be undone, but for `unkept` entries.
     """
@@ -39,8 +39,8 @@ class Acted:
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
-    """What became of the undo of a slice: `requeued` of the restored jobs ran before, and wait in ready now."""
+class UndoneSlice:
+    """The result of the undo of a slice: `requeued` of the restored jobs ran before, and wait in ready now."""
 
     now_ms: int
     restored: int
@@ -49,7 +49,7 @@ class Undone:
     skipped: list[tuple[str, str, str]]
 
 
-def act(
+def apply_slice(
     queue: str,
     verb: str,
     state: str,
@@ -60,15 +60,15 @@ def act(
     event: bytes,
     extra: Arg = "",
     group: str = "",
-    keep_bytes: int = KEEP_BYTES,
-    keep_ms: int = KEEP_MS,
+    keep_bytes: int = MAX_UNDO_BYTES,
+    keep_ms: int = UNDO_TTL_MS,
     most_bytes: int = SLICE_BYTES,
     now: int = 0,
-) -> Op[Acted]:
-    """Acts on jobs of one state, given as pairs of id and what was seen: the score as text, of a running job its token.
+) -> Transition[SliceResult]:
+    """Apply a verb to jobs of one state, given as pairs of id and version (of a running job its token).
 
-    `offset`, the place of the first of them in their plan, makes it one when it is sent twice. `group` is as what those
-    that die of it are counted: class and shape of a message, a line each.
+    `offset` is the place of the first entry in its plan: sent twice, the slice is applied once. `group` is the
+    signature under which jobs that die of it are counted.
     """
     args = (
         now,
@@ -83,10 +83,10 @@ def act(
         group,
         *chain.from_iterable(entries),
     )
-    return Op(load("act"), queue, args, _read_acted, batch)
+    return Transition(load("apply"), queue, args, _read_acted, batch)
 
 
-def edit(
+def edit_job(
     queue: str,
     state: str,
     entry: tuple[Arg, Arg],
@@ -97,15 +97,15 @@ def edit(
     batch: str,
     event: bytes,
     now: int = 0,
-) -> Op[Acted]:
-    """Gives a job another payload, and lets a dead one run again; `original` is how its events tell the old one."""
+) -> Transition[SliceResult]:
+    """Replace the payload of a job, and retry a dead one; `original` is how its events record the old payload."""
     args: list[Arg] = [
         now,
         "edit",
         state,
         0,
-        KEEP_BYTES,
-        KEEP_MS,
+        MAX_UNDO_BYTES,
+        UNDO_TTL_MS,
         event,
         after,
         SLICE_BYTES,
@@ -114,13 +114,13 @@ def edit(
         before,
         original,
     ]
-    return Op(load("act"), queue, args, _read_acted, batch)
+    return Transition(load("apply"), queue, args, _read_acted, batch)
 
 
-def _read_acted(reply: Any) -> Acted:
+def _read_acted(reply: Any) -> SliceResult:
     now, count, kept, requested, outbox, size, *skipped = reply
     reasons = [(skipped[at], *_reason(skipped[at + 1])) for at in range(0, len(skipped), 2)]
-    return Acted(now, count, kept == 1, requested, outbox, size, reasons)
+    return SliceResult(now, count, kept == 1, requested, outbox, size, reasons)
 
 
 def _reason(raw: bytes) -> tuple[str, str]:
@@ -128,22 +128,24 @@ def _reason(raw: bytes) -> tuple[str, str]:
     return code, data
 
 
-def undo(queue: str, batch: str, number: int | str, now: int = 0) -> Op[Undone]:
-    """Takes back one slice of a batch, counted from 1 in the order in which they were done.
+def undo_slice(queue: str, batch: str, number: int | str, now: int = 0) -> Transition[UndoneSlice]:
+    """Undo one slice of a batch, counted from 1 in the order in which they were applied.
 
-    `~1` and on are the slices of dependents that died with what was done, `^1` and on those that went on without it.
+    `died:1` and on are slices of dependents that died of the batch, `continued:1` and on of those that stopped waiting.
     """
 
-    def read(reply: Any) -> Undone:
+    def read(reply: Any) -> UndoneSlice:
         at, restored, count, requeued, *skipped = reply
         ids = [*map(text_of, skipped[::2])]
         reasons = [(job_id, *_reason(raw)) for job_id, raw in zip(ids, skipped[1::2], strict=True)]
-        return Undone(at, restored, count, requeued, reasons)
+        return UndoneSlice(at, restored, count, requeued, reasons)
 
-    return Op(load("undo"), queue, [now, number], read, batch)
+    return Transition(load("undo"), queue, [now, number], read, batch)
 
 
-def accept(queue: str, job_id: str, fields: Mapping[str, bytes], place: Arg, read_ms: int = 0, now: int = 0) -> Op[int]:
+def accept_job(
+    queue: str, job_id: str, fields: Mapping[str, bytes], place: Arg, read_ms: int = 0, now: int = 0
+) -> Transition[int]:
     """Take in a job from the outbox of another queue, once for each `place` of an outbox."""
     args: list[Arg] = [now, read_ms, place, job_id, *(fields.get(name, b"") for name in "schbaey")]
-    return Op(load("accept"), queue, args, int)
+    return Transition(load("accept"), queue, args, int)

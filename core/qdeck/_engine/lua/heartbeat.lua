@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Renews leases. Tells which are lost, and for which a cancel was asked.
+-- Renews leases. Returns which are lost, and for which a cancel was requested.
 -- keys: meta running lease
 -- uses: time open whole lease
 -- args: now, then per job: id, token
