@@ -132,7 +132,10 @@ def stream_add(key: bytes, *fields: bytes) -> Cell:
 
 
 def stream_delete(key: bytes, entry_id: bytes, before: Value = ANY) -> Cell:
-    """Return an entry that is deleted from a stream; an undo adds it under a new id."""
+    """Return an entry that is deleted from a stream; an undo adds it at the end, under a new id.
+
+    Those of a batch are added in the order that they had; a pending one is given to its group as a new one.
+    """
     return Cell("stream", key, entry_id, before, None)
 
 

@@ -150,10 +150,15 @@ def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list
 
 
 def undo(adapter: str, batch: str) -> Program[list[ChangeResult]]:
-    """Undo a batch, the last change first; what has changed since is left as it is."""
+    """Undo a batch, the last change first; what has changed since is left as it is.
+
+    Those that add entries to streams again go last, in the order of these: a stream is only added to at its end.
+    """
     key = undo_key(adapter, batch)
     kept = yield from reads.scan_hash(key)
     numbers = sorted((int(place) for place in kept if place.isdigit()), reverse=True)
+    added = {number: ident for number in numbers if (ident := _added(_read(kept[b"%d" % number])[1]))}
+    numbers = [*(number for number in numbers if number not in added), *sorted(added, key=added.__getitem__)]
     found: list[ChangeResult] = []
     for start in range(0, len(numbers), CHUNK):
         part = [(number, *_read(kept[b"%d" % number])) for number in numbers[start : start + CHUNK]]
@@ -176,6 +181,15 @@ def _read(kept: bytes) -> tuple[str, list[Cell]]:
         kind, key, ident, before, after, part, extra, place = values[at : at + _WIDTH]
         cells.append(Cell(kind.decode(), key, ident, _value(before), _value(after), part, extra, place))
     return name.decode(), cells
+
+
+def _added(cells: Sequence[Cell]) -> tuple[bytes, int, int] | None:
+    """Return the first entry that these cells add to a stream again: its key, and the parts of its id."""
+    for cell in cells:
+        if cell.kind == "stream" and isinstance(cell.after, bytes):
+            ms, _, number = cell.ident.partition(b"-")
+            return cell.key, int(ms), int(number)
+    return None
 
 
 def _value(text: bytes) -> Value:

@@ -73,6 +73,7 @@ local function given(key, id)
   return false
 end
 
+local returns = {}  -- entries of streams that this change adds again
 -- What is there now: a text, nothing, or an error; and a code where that decides.
 local look = {
   field = function(cell) return redis.pcall('HGET', cell.key, cell.ident) end,
@@ -104,7 +105,8 @@ local look = {
       cell.place = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000) - found[1][3])
       return found[1][4] .. ':' .. found[1][2]
     end
-    if cell.before == '-' and #redis.call('XRANGE', cell.key, cell.ident, cell.ident) == 0 then return false, 'gone' end
+    local is_gone = #redis.call('XRANGE', cell.key, cell.ident, cell.ident) == 0
+    if cell.before == '-' and is_gone and not returns[cell.key .. cell.ident] then return false, 'gone' end
     return false
   end,
   stream = function(cell)
@@ -130,6 +132,9 @@ local look = {
   end,
 }
 
+for _, cell in ipairs(cells) do
+  if cell.kind == 'stream' and cell.before == '-' then returns[cell.key .. cell.ident] = true end
+end
 local left = {}
 for _, cell in ipairs(cells) do
   if cell.before ~= '~' then
@@ -190,7 +195,10 @@ end
 local grave = '\0qdeck ' .. place
 local function take(cell)
   local at = find(cell)
-  if type(at) ~= 'number' then return end
+  if type(at) ~= 'number' then
+    cell.after = '~'  -- another cell of this change took it
+    return
+  end
   local size = redis.call('LLEN', cell.key)
   local from_left = at < 0 and size + at or at
   redis.call('LSET', cell.key, at, grave)
@@ -244,6 +252,8 @@ local write = {
   entry = function(cell, value) if value then put(cell) else take(cell) end end,
   pending = function(cell, value)
     if not value then redis.call('XACK', cell.key, cell.extra, cell.ident) return end
+    -- One that was deleted, too, came back under another id: a group is given it as a new one.
+    if #redis.call('XRANGE', cell.key, cell.ident, cell.ident) == 0 then return end
     local count, consumer = value:match('^(%d+):(.*)$')
     redis.call(
       'XCLAIM', cell.key, cell.extra, consumer, 0, cell.ident, 'TIME', cell.place, 'RETRYCOUNT', count, 'FORCE', 'JUSTID'
