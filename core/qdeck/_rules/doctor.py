@@ -323,7 +323,7 @@ def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
         seen = yield from adapters.look(())
         rows = yield from workers.list_workers()
         notices = list(seen.notices)
-        broken = yield from unreadable.check(seen, notices)
+        broken = yield from unreadable.check(seen, adapters, notices)
     except LOST:
         raise
     except QdeckError as error:

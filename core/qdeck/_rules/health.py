@@ -6,28 +6,28 @@ to count, is None and told, never zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from qdeck._deck import since, verdict, workers
-from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, Snapshot, State, Status
+from qdeck._deck.model import Check, Code, Finding, QueueRef, QueueRow, Snapshot, State, Status
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
-from qdeck._rules import ages, foreign_health, unreadable
+from qdeck._rules import unreadable
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
-from qdeck.adapters.native import orphans as orphan_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck._rules.foreign_health import Theirs
     from qdeck._settings.limits import Limits
+    from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.all import Adapters
+    from qdeck.adapters.model import AdapterHealth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,23 +92,15 @@ def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Progr
     thresholds = adapters.native.thresholds
     seen = yield from adapters.look()
     notices = list(seen.notices)
-    queues = yield from _queues(seen, thresholds.stuck_age_ms)
     rows = [row for row in seen.queues if row.problem is None]
-    orphaned = None
-    if orphans:
-        own = [row for row in rows if row.adapter == NATIVE]
-        orphaned = yield from orphan_count.count(own, limits, seen.at_ms, notices)
-    theirs = yield from foreign_health.measure(adapters, seen.at_ms)
-    queues = _with_theirs(queues, theirs)
-    notices += [notice for notice in theirs.notices if notice not in notices]
-    orphaned = None if orphaned is None or theirs.orphaned is None else orphaned + theirs.orphaned
+    measured = yield from _measure(seen, adapters, limits if orphans else None, notices)
     known = bool(rows) or not seen.queues
     checks = [
         *seen.checks,
-        (yield from unreadable.check(seen, notices)),
+        (yield from unreadable.check(seen, adapters, notices)),
         (yield from _quarantined_check(rows, seen.shared)),
         (yield from _handlers_check(seen.at_ms)),
-        _orphan_check(orphaned, limits),
+        _orphan_check(measured.orphaned, limits),
         _clock_check(seen),
     ]
     judged = verdict.sum_up(checks)
@@ -116,14 +108,14 @@ def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Progr
         at_ms=seen.at_ms,
         status=judged.status,
         findings=(yield from since.dated(judged.findings, thresholds, seen.at_ms)),
-        queues=queues,
-        tasks=MappingProxyType({name: TaskHealth(active=a, pending=p) for name, (a, p) in theirs.tasks.items()}),
+        queues=MappingProxyType({state: MappingProxyType(of) for state, of in measured.queues.items()}),
+        tasks=MappingProxyType(measured.tasks),
         rates=_rates(rows),
         errors=Errors(
             dead=seen.totals.dead if known else None,
             stuck=seen.totals.stuck if known else None,
             late=seen.totals.late if known else None,
-            orphaned=orphaned,
+            orphaned=measured.orphaned,
             stuck_vms=sum((row.stuck or 0) + (row.late or 0) for row in rows if not row.serves_others)
             if known
             else None,
@@ -132,21 +124,53 @@ def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Progr
         notices=tuple(notices),
         snapshot=seen,
         thresholds=thresholds,
-        adapters=MappingProxyType(theirs.adapters),
+        adapters=MappingProxyType(measured.adapters),
     )
 
 
-def _with_theirs(
-    queues: Mapping[str, Mapping[QueueRef, QueueHealth]], theirs: Theirs
-) -> Mapping[str, Mapping[QueueRef, QueueHealth]]:
-    """Our numbers, with those of other adapters where they are better known than by their rows."""
-    found = {state: dict(rows) for state, rows in queues.items()}
-    for state, rows in theirs.states.items():
-        for place, one in rows.items():
-            found[state][place] = QueueHealth(
+@dataclass(slots=True)
+class _Measured:
+    """What the adapters measured. `queues` is state → queue → numbers."""
+
+    queues: dict[str, dict[QueueRef, QueueHealth]]
+    orphaned: int | None
+    tasks: dict[str, TaskHealth] = field(default_factory=dict)
+    adapters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def add(self, adapter: Adapter, health: AdapterHealth) -> None:
+        """Take what an adapter measured: it knows more of its queues than their rows tell."""
+        for one in health.states:
+            self.queues[one.state.value][QueueRef(adapter.name, one.queue)] = QueueHealth(
                 size=one.size, oldest_age=one.oldest_s, avg_age=one.average_s, stuck_count=one.stuck, exact=one.exact
             )
-    return MappingProxyType({state: MappingProxyType(rows) for state, rows in found.items()})
+        for task, (active, pending) in health.tasks.items():
+            name = task if task not in self.tasks else f"{adapter.name}/{task}"
+            self.tasks[name] = TaskHealth(active=active, pending=pending)
+        if adapter.counts_orphans and self.orphaned is not None:
+            self.orphaned = None if health.orphaned is None else self.orphaned + health.orphaned
+        if health.own is not None:
+            facts = {"clones_per_min": health.clones_per_min, "orphaned": health.orphaned, "own": health.own or None}
+            self.adapters[adapter.name] = MappingProxyType(facts)
+
+
+def _measure(seen: Snapshot, adapters: Adapters, limits: Limits | None, notices: list[str]) -> Program[_Measured]:
+    """Ask each adapter that is there; one that cannot be read is told, and does not stop the others."""
+    found = _Measured(_queues(seen), None if limits is None else 0)
+    for adapter in adapters.shown:
+        if not adapter.is_there:
+            continue
+        rows = [row for row in seen.queues if row.adapter == adapter.name]
+        try:
+            health = yield from adapter.health(seen.at_ms, rows, limits)
+        except LOST:
+            raise
+        except QdeckError as error:
+            notices.append(f"{adapter.name} was not measured: {error}")
+            found.orphaned = None
+            continue
+        found.add(adapter, health)
+        notices += [notice for notice in health.notices if notice not in notices]
+    return found
 
 
 def _orphan_check(count: int | None, limits: Limits) -> Check:
@@ -203,46 +227,12 @@ def _rates(rows: Sequence[QueueRow]) -> Rates | None:
     return Rates(enqueued=60 * sum(came for came, _ in known), ended=60 * sum(went for _, went in known))
 
 
-def _queues(seen: Snapshot, stuck_age_ms: int) -> Program[Mapping[str, Mapping[QueueRef, QueueHealth]]]:
-    found: dict[str, dict[QueueRef, QueueHealth]] = {state.value: {} for state in State}
-    wanted: list[tuple[QueueRow, State]] = []
-    for row in seen.queues:
-        for state in State:
-            size = getattr(row, state.value)
-            stuck = None if size is None else 0
-            found[state.value][row.ref] = QueueHealth(size=size, stuck_count=stuck)
-            if size and row.adapter == NATIVE:
-                wanted.append((row, state))
-    measured = yield from ages.measure([(row.name, state) for row, state in wanted], seen.at_ms)
-    late = yield from _late_delayed([row for row, state in wanted if state is State.DELAYED], seen.at_ms - stuck_age_ms)
-    for (row, state), age in zip(wanted, measured, strict=True):
-        before = found[state.value][row.ref]
-        if age is None:  # it may not be read, or has gone since
-            found[state.value][row.ref] = replace(before, stuck_count=None if row.problem else before.stuck_count)
-            continue
-        found[state.value][row.ref] = replace(
-            before,
-            oldest_age=age.oldest_s,
-            avg_age=age.average_s,
-            exact=age.exact,
-            stuck_count=_stuck(row, state, late.get(row.name, 0)),
-        )
-    return MappingProxyType({state: MappingProxyType(rows) for state, rows in found.items()})
-
-
-def _stuck(row: QueueRow, state: State, late_delayed: int) -> int | None:
-    """What is stuck is late, when it waits, and without owner or over its time, when it runs."""
-    if state is State.RUNNING:
-        return row.stuck
-    if state is State.DELAYED:
-        return late_delayed
-    if state is State.READY:
-        return None if row.late is None else max(0, row.late - late_delayed)
-    return 0
-
-
-def _late_delayed(rows: Sequence[QueueRow], limit: int) -> Program[dict[str, int]]:
-    rows = [row for row in rows if row.late]
-    calls = [(b"ZCOUNT", keys.key(row.name, "delayed"), b"-inf", b"(%d" % limit) for row in rows]
-    counts = yield from reads.ask_all(calls)
-    return {row.name: count for row, count in zip(rows, counts, strict=True) if isinstance(count, int)}
+def _queues(seen: Snapshot) -> dict[str, dict[QueueRef, QueueHealth]]:
+    """The sizes of all states of all queues."""
+    return {
+        state.value: {
+            row.ref: QueueHealth(size=(size := getattr(row, state.value)), stuck_count=None if size is None else 0)
+            for row in seen.queues
+        }
+        for state in State
+    }

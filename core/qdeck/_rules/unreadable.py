@@ -12,36 +12,27 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._deck import history, since, workers
-from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, State, Status
+from qdeck._deck.model import Check, Code, Finding, QueueRef, Status
 from qdeck._deck.verdict import Findings, make_check
-from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._engine import codec, keys
-from qdeck._engine.stored_numbers import MAX_NUMBER, digits, score_ms
+from qdeck._engine.stored_numbers import digits, score_ms
 from qdeck._operations import activity, batches
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_past
-from qdeck.adapters.model import ALL, Part
-from qdeck.adapters.native import jobs
-from qdeck.adapters.together import apart
+from qdeck.adapters.native.unreadable import garbage, other_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from qdeck._deck.model import Page, Snapshot
-    from qdeck._errors import QdeckError
-    from qdeck._redis.commands import Command, Program
+    from qdeck._deck.model import Snapshot
+    from qdeck._deck.words import Unreadable
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.all import Adapters
 
-MOST_QUEUES: Final = 2_000  # whose keys are looked at one by one
-BUDGET: Final = 20_000  # jobs looked at in all
-MOST_JOBS: Final = 50  # of one list
 _FIELDS: Final = 1000  # of a key beside the queues
-_AT_ONCE: Final = 50  # lists read side by side
-Broken = tuple[Unreadable, QueueRef | None]  # what cannot be read, and of which queue it is
-_SCORED: Final = tuple(part for part, (_, kind) in keys.PARTS.items() if kind == "zset")
-_TYPED: Final = tuple(part for part in keys.PARTS if part not in (*_SCORED, "undo"))
 _NUMBERS: Final = (b"until", b"started", b"ended", b"token", b"runs", b"failed")  # of what an agent keeps of its runs
 
 
@@ -110,16 +101,13 @@ STORED: Final = (
 )  # fmt: skip
 
 
-def check(seen: Snapshot, notices: list[str]) -> Program[Check]:
+def check(seen: Snapshot, adapters: Adapters, notices: list[str]) -> Program[Check]:
     """The check `unreadable`, with a finding for each key that holds what cannot be read."""
-    own = [row for row in seen.queues if row.adapter == NATIVE and row.problem is None]
-    if len(own) > MOST_QUEUES:
-        notices.append(f"the keys of {MOST_QUEUES:,} of {len(own):,} queues were checked for what cannot be read")
-        own = own[:MOST_QUEUES]
-    found: list[Broken] = []
-    yield from _lists(own, found)
-    yield from _jobs(own, found)
-    yield from _beside(found)
+    found: list[tuple[Unreadable, QueueRef | None]] = []
+    for adapter in adapters.shown:
+        rows = [row for row in seen.queues if row.adapter == adapter.name and row.problem is None]
+        found += yield from adapter.unreadable(rows, notices)
+    found += [(problem, None) for problem in (yield from _beside())]
     made = Findings(shared=seen.shared)
     findings = [
         Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, problem=problem)
@@ -130,75 +118,21 @@ def check(seen: Snapshot, notices: list[str]) -> Program[Check]:
     return make_check("unreadable", findings, "all that was looked at can be read", value=len(findings), threshold=0)
 
 
-def _lists(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
-    """Keys of another type, and scores that are no moments."""
-    calls: list[Command] = []
-    for row in rows:
-        for part in _SCORED:
-            key = keys.key(row.name, part)
-            calls += [(b"ZCOUNT", key, b"-inf", b"(0"), (b"ZCOUNT", key, b"(%d" % MAX_NUMBER, b"+inf")]
-        calls += [(b"TYPE", keys.key(row.name, part)) for part in _TYPED]
-    replies = iter((yield from reads.ask_all(calls)))
-    for row in rows:
-        for part in _SCORED:
-            key, low, high = keys.key(row.name, part), next(replies), next(replies)
-            if is_error(low):
-                found.append((_refused(low, key.decode()), row.ref))
-            elif low or high:
-                found.append((_garbage("score", low + high, key.decode()), row.ref))
-        for part in _TYPED:
-            kind, wanted = next(replies), keys.part_type(part).encode()
-            if isinstance(kind, bytes) and kind not in (b"none", wanted):
-                found.append((_other_type(keys.key(row.name, part).decode(), wanted.decode(), kind), row.ref))
-
-
-def _refused(reply: QdeckError, key: str) -> Unreadable:
-    problem = Unreadable.of(reply)
-    return _other_type(key, "zset") if problem.code is UnreadableCode.WRONGTYPE else problem
-
-
-def _other_type(key: str, wanted: str, kind: bytes = b"") -> Unreadable:
-    found = kind.decode("utf-8", "replace")
-    return Unreadable(code=UnreadableCode.WRONGTYPE, key=key, found=found, wanted=wanted)
-
-
-def _garbage(what: str, count: int, key: str, first: str = "") -> Unreadable:
-    return Unreadable(code=UnreadableCode.GARBAGE, what=what, count=count, key=key, first=first)
-
-
-def _jobs(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
-    """Some jobs of each list: their head, lease, attempts and events."""
-    lists = [(row.ref, state) for row in rows for state in State if getattr(row, state.value)]
-    most = max(1, min(MOST_JOBS, BUDGET // max(1, len(lists))))
-    for at in range(0, len(lists), _AT_ONCE):
-        part = lists[at : at + _AT_ONCE]
-        pages = yield from apart([_page(ref.name, state, most) for ref, state in part])
-        for (ref, state), page in zip(part, pages, strict=True):
-            if isinstance(page, Exception):
-                continue  # a key of another type: reported by name
-            broken = [job for job in page.jobs if job.problem is not None]
-            if broken:
-                key = keys.key(ref.name, state.value).decode()
-                found.append((_garbage("job", len(broken), key, f"{broken[0].id} ({broken[0].problem})"), ref))
-
-
-def _page(queue: str, state: State, most: int) -> Program[Page]:
-    return (yield from jobs.page(queue, (state,), want=ALL - {Part.BODY}, most=most))
-
-
-def _beside(found: list[Broken]) -> Program[None]:
-    """The keys beside the queues."""
+def _beside() -> Program[list[Unreadable]]:
+    """What cannot be read in the keys beside the queues."""
+    found: list[Unreadable] = []
     kinds = yield from reads.ask_all([(b"TYPE", one.key) for one in STORED])
     for one, kind in zip(STORED, kinds, strict=True):
         if not isinstance(kind, bytes) or kind == b"none":
             continue
         if kind != one.kind.encode():
-            found.append((_other_type(one.key, one.kind, kind), None))
+            found.append(other_type(one.key, one.kind, kind))
             continue
         broken = [field for field, value in (yield from _fields(one)) if not _passes(one, field, value)]
         if broken:
             name = broken[0].decode("utf-8", "replace")[:60]
-            found.append((_garbage("field", len(broken), one.key, repr(name)), None))
+            found.append(garbage("field", len(broken), one.key, repr(name)))
+    return found
 
 
 def _passes(one: Stored, field: bytes, value: bytes) -> bool:

@@ -44,8 +44,9 @@ from qdeck.adapters.model import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import JobDetail, Page
+    from qdeck._deck.model import JobDetail, Page, QueueRef, QueueRow
     from qdeck._deck.queue_ref import Feature
+    from qdeck._deck.words import Unreadable
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
@@ -151,11 +152,21 @@ class Adapter(ABC):
         `want` says which parts of them are needed, where a system keeps them apart.
         """
 
-    def health(self, now: int) -> Program[AdapterHealth]:
-        """The numbers that a verdict on health needs."""
+    def health(self, now: int, rows: Sequence[QueueRow], orphans: Limits | None = None) -> Program[AdapterHealth]:
+        """The numbers that a verdict on health needs; `rows` are its queues as they were just seen.
+
+        With `orphans`, records that belong to no job and are old enough by these limits are counted.
+        """
         from qdeck.adapters.measures import measure
 
-        return (yield from measure(self, now))
+        return (yield from measure(self, rows))
+
+    def unreadable(
+        self, rows: Sequence[QueueRow], notices: list[str]
+    ) -> Program[list[tuple[Unreadable, QueueRef | None]]]:
+        """What is stored in these queues and cannot be read, besides what their rows tell."""
+        yield from ()  # no reading: a program all the same
+        return []
 
     def rules(self, queue: str) -> Sequence[Rule]:
         """The rules of a purge for a queue, or for `NO_QUEUE`."""

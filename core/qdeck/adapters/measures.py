@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import State
 from qdeck.adapters import paging
 from qdeck.adapters.model import AdapterHealth, StateHealth
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qdeck._deck.model import JobRecord, QueueRow
     from qdeck._redis.commands import Program
-    from qdeck.adapters.model import Look
 
 MOST: Final = 2000  # entries of one queue whose ages are read
 _MEASURED: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD)
 
 
-class Measured(paging.Listed, Protocol):
-    """What is needed of an adapter to measure it."""
-
-    def rows(self, now: int) -> Program[Look]:
-        """The queues with their numbers."""
-
-
-def measure(adapter: Measured, now: int) -> Program[AdapterHealth]:
+def measure(adapter: paging.Listed, rows: Sequence[QueueRow]) -> Program[AdapterHealth]:
     """Sizes of all states of all queues; ages where the entries tell them, of the first entries of long lists."""
-    look = yield from adapter.rows(now)
     found: list[StateHealth] = []
-    for row in look.rows:
+    for row in rows:
         by_state: dict[str, list[JobRecord]] = defaultdict(list)
         for entry in (yield from paging.every(adapter, row.name, _MEASURED, most=MOST)):
             by_state[entry.state].append(entry)
         found += [_state(row, state, by_state[state]) for state in State if getattr(row, state.value) is not None]
-    return AdapterHealth(states=tuple(found), notices=(*look.notices, *look.unread))
+    return AdapterHealth(states=tuple(found))
 
 
 def _state(row: QueueRow, state: State, entries: list[JobRecord]) -> StateHealth:

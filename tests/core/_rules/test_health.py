@@ -12,8 +12,8 @@ import pytest
 from qdeck._engine import keys, programs
 from qdeck._engine.codec import BAND
 from qdeck._redis import Endpoint, SyncClient
-from qdeck._rules import ages, doctor
-from qdeck.adapters.native import orphans
+from qdeck._rules import doctor
+from qdeck.adapters.native import ages, orphans
 from qdeck.admin import (
     NATIVE,
     AsyncWriter,

@@ -83,7 +83,7 @@ def test_strange_values_stop_no_look(url: str, raw: redis.Redis, name: str) -> N
                 deck.plan(verb)
             except UsageError:
                 continue
-        deck.run(deck.adapters.foreign[0].health(int(time.time() * 1000)))
+        deck.run(deck.adapters.foreign[0].health(int(time.time() * 1000), deck.snapshot().queues))
 
 
 LOOKS = (

@@ -17,13 +17,15 @@ from qdeck.adapters.native import VERBS, newest_first
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.model import Found, JobDetail, Page, Snapshot
+    from qdeck._deck.model import Found, JobDetail, Page, QueueRow, Snapshot
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._settings import AdapterSettings
+    from qdeck._settings.limits import Limits
     from qdeck.adapters.applying import Applier
-    from qdeck.adapters.model import Outcome, Want
+    from qdeck.adapters.model import AdapterHealth, Outcome, Want
     from qdeck.adapters.native.plans import Owners
+    from qdeck.adapters.native.unreadable import Broken
     from qdeck.adapters.outcomes import KeptOutcomes, Planned
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
     from qdeck.adapters.undoing import Undoer
@@ -40,6 +42,7 @@ class Native(Adapter):
     registry = keys.QUEUES
     acl_keys = ("{*}:*",)
     counts_dead = True
+    counts_orphans = True
     features = frozenset(Feature)
     outcome_evidence: ClassVar[str] = "each job is looked up by its id"
     sees_all_outcomes: ClassVar[bool] = True
@@ -152,6 +155,23 @@ class Native(Adapter):
         names = yield from self.names(None, left_out)
         unread += [why for _, why in left_out]
         return (yield from job.find(names, job_id, unread))
+
+    @property
+    def is_there(self) -> bool:
+        """Always: a server without queues has none yet."""
+        return True
+
+    def health(self, now: int, rows: Sequence[QueueRow], orphans: Limits | None = None) -> Program[AdapterHealth]:
+        """The numbers that a verdict on health needs."""
+        from qdeck.adapters.native import health
+
+        return health.measure(rows, now, self.thresholds.stuck_age_ms, orphans)
+
+    def unreadable(self, rows: Sequence[QueueRow], notices: list[str]) -> Program[list[Broken]]:
+        """What is stored in these queues and cannot be read."""
+        from qdeck.adapters.native import unreadable
+
+        return unreadable.find(rows, notices)
 
     def rules(self, queue: str) -> Sequence[Rule]:
         """The rules of a purge."""

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Command, Program
+    from qdeck._settings.limits import Limits
     from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Want
@@ -331,11 +332,11 @@ class VmPooler(Adapter):
 
         return rules_of(queue)
 
-    def health(self, now: int) -> Program[AdapterHealth]:
+    def health(self, now: int, rows: Sequence[QueueRow], orphans: Limits | None = None) -> Program[AdapterHealth]:
         """Its own numbers besides: clones under way, records of no VM, and what VMPooler says of itself."""
         from qdeck.adapters.vmpooler.health import measure_health
 
-        found, self._clones = yield from measure_health(self, now, self._clones)
+        found, self._clones = yield from measure_health(self, now, rows, self._clones)
         return found
 
     def write_health(self, now: int) -> Program[dict[str, str]]:

@@ -26,8 +26,9 @@ from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, vm_key
 from qdeck.adapters.vmpooler.purge import read_orphans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from qdeck._deck.model import QueueRow
     from qdeck._redis.commands import Program
     from qdeck._settings.thresholds import Thresholds
     from qdeck.adapters.adapter import Adapter
@@ -47,12 +48,14 @@ class Clones(NamedTuple):
     total: int
 
 
-def measure_health(adapter: Adapter, now: int, clones: Clones | None) -> Program[tuple[AdapterHealth, Clones]]:
+def measure_health(
+    adapter: Adapter, now: int, rows: Sequence[QueueRow], clones: Clones | None
+) -> Program[tuple[AdapterHealth, Clones]]:
     """The numbers of every pool and state; clones that run and wait; records of no VM; VMPooler's own verdict.
 
     `clones` is what the call before this one returned: a rate needs two.
     """
-    found = yield from measure(adapter, now)
+    found = yield from measure(adapter, rows)
     clone, ondemand, waiting, own = yield ask(
         (b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE), (b"HGETALL", HEALTH)
     )
@@ -143,7 +146,8 @@ def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int
 def keep_own_health(adapter: Adapter, now: int) -> Program[dict[str, str]]:
     """Write VMPooler's health hash, judged by VMPooler's own rules, while nobody else does; say what came of it."""
     try:
-        health = yield from adapter.health(now)
+        look = yield from adapter.rows(now)
+        health = yield from adapter.health(now, look.rows)
         metrics = own_shape(health, (yield from read_letters()))
         words = yield from _write(metrics, judge(metrics, adapter.thresholds).value, now)
     except QdeckError as error:
