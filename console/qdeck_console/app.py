@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.screen import Screen
 from textual.worker import WorkerError
 
 from qdeck import QdeckError
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from textual.driver import Driver
-    from textual.screen import Screen
     from textual.worker import Worker
 
     from qdeck.admin import AsyncReader, AsyncWriter, QueueRef, Snapshot, State, Target, Thresholds
@@ -48,6 +48,7 @@ T = TypeVar("T")
 ENDING: Final = {signal.SIGTERM: 143, signal.SIGHUP: 129}
 """Signals that end the console, with its exit code then."""
 NOTE_S = 6.0
+_BETWEEN: Final = "between"
 ANSWER_S = 2.0
 
 
@@ -362,9 +363,6 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.context = replace(self.context, read_only=read_only, live_until=until)
         self._reader = self._open()
         await self._leave(before, feeding)
-        for screen in [screen for stack in all_screens(self).values() for screen in stack]:
-            if isinstance(screen, FrameScreen):
-                screen.deck_changed()
         self._start_feed()
         self._each_frame(fresh=False)
 
@@ -408,17 +406,17 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.say(f"this is {self.context.title}", "muted", "")
 
     async def _forget_screens(self) -> None:
-        """Begins anew on the first screen: nothing that was marked, filtered or opened belongs to another server."""
-        while len(self.screen_stack) > 1:
-            await self.pop_screen()
-        await self.switch_mode(QUEUES)
-        for mode in [mode for mode in all_screens(self) if mode in self.MODES and mode != QUEUES]:
-            await self.remove_mode(mode)
-            self.add_mode(mode, self.MODES[mode])
-        screen = self.screen
-        if isinstance(screen, FrameScreen):
-            screen.begin_anew()
-            self.now_on_screen(screen)
+        """Begin anew on the first screen: nothing that was marked, filtered or opened belongs to another server."""
+        with self.batch_update():  # an empty screen takes the place of the last one, and is not drawn
+            while len(self.screen_stack) > 1:
+                await self.pop_screen()
+            self.add_mode(_BETWEEN, Screen)
+            await self.switch_mode(_BETWEEN)
+            for mode in [mode for mode in all_screens(self) if mode in TABS]:
+                await self.remove_mode(mode)
+                self.add_mode(mode, self.MODES[mode])
+            await self.switch_mode(QUEUES)
+            await self.remove_mode(_BETWEEN)
 
     def action_quit_or_back(self) -> None:
         """Quits from a list; from elsewhere goes back first."""

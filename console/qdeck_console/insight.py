@@ -71,6 +71,11 @@ class Insights:
     """Looks at one queue after the other, and remembers the last ones so that going back shows them at once."""
 
     def __init__(self) -> None:
+        self._begin(None)
+
+    def _begin(self, reader: AsyncReader | None) -> None:
+        """Begin with a reader. Another one may see more or less: what was read by the one before is forgotten."""
+        self._reader = reader
         self._known: dict[QueueRef, CloseUp | None] = {}
         self._shared: Collection[str] = ()
         self._paces = Paces(times=_COSTS)
@@ -89,6 +94,8 @@ class Insights:
 
     async def look(self, reader: AsyncReader, row: QueueRow) -> Insight | None:
         """Reads what is due of a queue."""
+        if reader is not self._reader:
+            self._begin(reader)
         ref, label, self._shared = row.ref, reader.label(row.ref), reader.shared
         log = await self._paces.read("log", lambda: reader.recent_activity(_LOG), _LOG_REST_S)
         self._log = self._log if log is None else log
@@ -122,12 +129,19 @@ class JobInsight:
     """Reads one job at each look, and what is around it now and then."""
 
     def __init__(self) -> None:
+        self._begin(None)
+
+    def _begin(self, reader: AsyncReader | None) -> None:
+        """Begin with a reader. Another one may see more or less."""
+        self._reader = reader
         self._paces = Paces(times=_COSTS)
         self._related: Mapping[str, JobRecord] = {}
         self._kin: Kind | None = None
 
     async def look(self, reader: AsyncReader, queue: QueueRef, job_id: str) -> JobSeen:
         """The job as it is now; raises `UnknownJob` where there is none."""
+        if reader is not self._reader:
+            self._begin(reader)
         job = await reader.job(queue, job_id)
         refs = (*job.depends_on, *job.dependents)
         if job.has(Feature.RELATIONS) and refs:

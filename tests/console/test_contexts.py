@@ -217,12 +217,13 @@ async def test_a_queue_of_another_server_is_another_queue(
         await until(pilot, lambda: screen._insights.known(QueueRef("native", "mail")) is not None)
         [before] = screen._arranger.arranged.entries
         assert before.severity is Severity.WATCH
-        insights = screen._insights
         await command(pilot, "context two")
-        await until(pilot, lambda: app.context.title == "two" and bool(screen._arranger.arranged.entries))
-        [after] = screen._arranger.arranged.entries
+        await until(pilot, lambda: app.context.title == "two" and app.screen is not screen)
+        fresh = app.screen
+        assert isinstance(fresh, QueuesScreen)
+        await until(pilot, lambda: bool(fresh._arranger.arranged.entries))
+        [after] = fresh._arranger.arranged.entries
         assert after.severity is Severity.FINE, "nothing is held of a queue that only has the same name"
-        assert screen._insights is not insights
 
 
 async def test_one_feed_goes_on_however_fast_decks_take_the_place_of_each_other(url: str, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
+    from qdeck.admin import AsyncReader
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.payload import Columns
@@ -49,9 +50,9 @@ class DeadScreen(WindowedScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._triage: tuple[str, Triage] | None = None
+        self._triage: tuple[tuple[AsyncReader, str], Triage] | None = None
         self._last = DeadSeen()
-        self._source: tuple[str, Source] | None = None
+        self._source: tuple[tuple[AsyncReader, str], Source] | None = None
         self._listed: tuple[tuple[Group, ...], list[Item]] = ((), [])
         self._touched = False
         self._gone_at: float | None = None  # since when the group under the cursor is gone
@@ -120,8 +121,8 @@ class DeadScreen(WindowedScreen):
     async def work_on(self) -> None:
         """Goes on with the groups first."""
         snapshot = self.picture.snapshot
-        if self._triage is not None and snapshot is not None and not self.whole.triaged.exact:
-            await self._triage[1].go_on(snapshot)
+        if snapshot is not None and not self.whole.triaged.exact:
+            await self.triage().go_on(snapshot)
         else:
             await super().work_on()
 
@@ -134,26 +135,28 @@ class DeadScreen(WindowedScreen):
         group = self.group
         if group is None:
             return None
-        if self._source is None or self._source[0] != self.reads:
-            self._source = (self.reads, source(self.console.reader, group.ref, "dead", self.where))
+        asked = (self.console.reader, self.reads)
+        if self._source is None or self._source[0] != asked:
+            self._source = (asked, source(asked[0], group.ref, "dead", self.where))
         return self._source[1]
+
+    def triage(self) -> Triage:
+        """The groups that match, as this reader finds them."""
+        asked = (self.console.reader, self.filter_text)
+        if self._triage is None or self._triage[0] != asked:
+            self._triage = (asked, Triage(*asked))
+        return self._triage[1]
 
     def _adapter(self) -> str:
         """The adapter of the group's queue."""
         return NATIVE if self.group is None else self.group.adapter
 
-    def deck_changed(self) -> None:
-        """Lists and groups are read by another deck."""
-        self._source = self._triage = None
-
     def wants(self) -> Reader | None:
         """Goes on with the groups, reads the limits, and the entries that are in sight."""
 
         async def read(snapshot: Snapshot) -> DeadSeen:
-            if self._triage is None or self._triage[0] != self.filter_text:
-                self._triage = (self.filter_text, Triage(self.console.reader, self.filter_text))
             seen = self.group_view.visible_keys() if self.is_mounted else ()
-            triaged = await self._triage[1].look(snapshot, last_key_at=self.console.last_key_at, visible=seen)
+            triaged = await self.triage().look(snapshot, last_key_at=self.console.last_key_at, visible=seen)
             rows = [row for row in snapshot.queues if row.dead and row.has(Feature.DETAILS)]
             rows.sort(key=lambda row: -(row.dead or 0))
             names = [row.name for row in rows[: present.MOST_ROOMS]]

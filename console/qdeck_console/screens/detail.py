@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck_console.actions import DETAIL, QUEUES, Action, bindings
+from qdeck_console.actions import DETAIL, QUEUES, ActionHandler
 from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer, list_in_question
-from qdeck_console.screens.queueacts import QueueActs
+from qdeck_console.screens.lists import PageScreen, ReadingScreen
+from qdeck_console.screens.queue_actions import QUEUE_HANDLERS, QueueActing
 from qdeck_console.widgets.items import page_of
 from qdeck_console.widgets.lines import LineList
 from qdeck_console.widgets.more import More
@@ -19,23 +19,17 @@ from qdeck_console.widgets.more import More
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck.admin import QueueRef, Snapshot
-    from qdeck_console.feed import Reader
+    from qdeck.admin import AsyncReader, QueueRef, QueueRow, Snapshot
     from qdeck_console.format import Line
     from qdeck_console.judging import Entry
 
-WIDEST = 84
 
-
-class QueueScreen(QueueActs):
+class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
     """All about one queue, live."""
 
-    TAB = QUEUES
-    SCOPE = DETAIL
-    BINDINGS: ClassVar[list[BindingType]] = bindings(DETAIL)
+    TAB, SCOPE = QUEUES, DETAIL
 
     def __init__(self, queue: QueueRef) -> None:
         super().__init__()
@@ -57,21 +51,12 @@ class QueueScreen(QueueActs):
         """What the feed reads for it."""
         return f"queue/{self.queue}"
 
-    def wants(self) -> Reader:
-        """What agents saw of this queue, and the queue close up."""
-
-        async def read(snapshot: Snapshot) -> Looked:
-            reader = self.console.reader
-            lacking = self.picture.history.lacking([self.queue], 1)
-            pasts = await read_pasts(reader, lacking)
-            row = next((row for row in snapshot.queues if row.ref == self.queue), None)
-            return Looked(pasts, None if row is None else await self._insights.look(reader, row))
-
-        return read
-
-    def deck_changed(self) -> None:
-        """Another deck, which may see more or less, is read anew."""
-        self._insights = Insights()
+    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> Looked:
+        """Read what agents saw of this queue, and the queue close up."""
+        lacking = self.picture.history.lacking([self.queue], 1)
+        pasts = await read_pasts(reader, lacking)
+        row = next((row for row in snapshot.queues if row.ref == self.queue), None)
+        return Looked(pasts, None if row is None else await self._insights.look(reader, row))
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the detail."""
@@ -85,7 +70,7 @@ class QueueScreen(QueueActs):
             insight=self._insights.known(self.queue),
             limit=self.console.thresholds.ready_queue_max,
         )
-        cells = max(20, min(WIDEST, self.size.width - 4))
+        cells = max(20, min(self.WIDEST, self.size.width - 4))
         lines: list[Line] = []
         if self._entry is not None:
             lines = detail(self._entry, drawer, cells, chart=7 if self.size.height >= 36 else 3)
@@ -93,33 +78,28 @@ class QueueScreen(QueueActs):
             lines = [((f"{' '.join(self.queue.name.split(':'))} is gone: no such queue on the server", "muted"),)]
         self.query_one(LineList).show(page_of(lines), self.painter)
 
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        if action == "back":
-            return ""
-        return super().why_not(action)
-
-    def selected(self) -> Entry | None:
+    @property
+    def queue_row(self) -> QueueRow | None:
         """This queue."""
-        return self._entry
+        return self._entry.row if self._entry is not None else None
+
+    def copied(self) -> tuple[str, str]:
+        """Return what `y` takes: the name of the queue."""
+        row = self.queue_row
+        return ("name", row.ref.label(self.hide.shared)) if row is not None else ("", "")
 
     def lists(self) -> bool:
         """Whether there is something to write."""
         return self._entry is not None
 
     def exported(self) -> list[object]:
-        """What `w` writes: its row."""
+        """Return what `w` writes: its row."""
         return [self._entry.row] if self._entry is not None else []
 
-    def verb(self, action: Action) -> str:
-        """The verb of an action, as it would act now."""
-        return "jobs" if action.id == "open" else super().verb(action)
-
-    def on_line_list_opened(self) -> None:
+    def open(self) -> None:
         """On to its jobs."""
         self.console.show_jobs(self.queue, list_in_question(self._entry))
 
-    def do_back(self) -> None:
-        """Back to the list."""
-        self.console.last_key_at = time.monotonic()
-        self.console.back()
+    HANDLERS: ClassVar = {
+        **PageScreen.HANDLERS, **QUEUE_HANDLERS, "open": ActionHandler(run=open, label=lambda _screen: "jobs"),
+    }  # fmt: skip

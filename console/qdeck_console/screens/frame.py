@@ -208,16 +208,6 @@ class FrameScreen(Screen[None]):
         """Whether the server was lost before anything was read for this screen."""
         return self.picture.is_lost and not self.is_read_in(self.picture)
 
-    def deck_changed(self) -> None:
-        """Another deck on the same server took the place of the one before: what holds on to that one is made anew."""
-
-    def begin_anew(self) -> None:
-        """Another server: nothing that was marked, filtered or read belongs to it."""
-        self.deck_changed()
-        self.set_filter("")
-        for view in self.query(LineList):
-            view.forget()
-
     def redraw(self) -> None:
         """Draws everything again from the same picture."""
         self.show(self.picture, fresh=False)

@@ -81,10 +81,6 @@ class JobScreen(JobActs):
 
         return read
 
-    def deck_changed(self) -> None:
-        """Another deck, which may see more or less, is read anew."""
-        self._insight = JobInsight()
-
     @property
     def _job(self) -> JobDetail | None:
         return self._seen.job if self._seen is not None else None

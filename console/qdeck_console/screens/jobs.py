@@ -8,13 +8,12 @@ from textual.containers import Vertical
 
 from qdeck.admin import NATIVE, Feature, JobRecord, Snapshot, State, Verb, newest_first
 from qdeck_console.actions import JOBS, QUEUES, Action, bindings
-from qdeck_console.judging import Entry, Severity
 from qdeck_console.leaving import Left
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import jobs as present
 from qdeck_console.presenters.job_detail import gone_lines, job_lines
 from qdeck_console.presenters.parts import MARGIN, name_parts
-from qdeck_console.screens import pause
+from qdeck_console.screens.queue_actions import PAUSE, QueueActing
 from qdeck_console.screens.target import ask_target
 from qdeck_console.screens.windowed import ListSeen, WindowedScreen
 from qdeck_console.sources import Source, source
@@ -33,12 +32,14 @@ if TYPE_CHECKING:
     from qdeck_console.widgets.lines import Item
 
 
-class JobsScreen(WindowedScreen):
+class JobsScreen(WindowedScreen, QueueActing):
     """One list per state of a queue."""
 
     TAB = JOBS
     SCOPE = JOBS
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOBS)
+
+    HANDLERS: ClassVar = {**WindowedScreen.HANDLERS, "pause": PAUSE}
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +59,11 @@ class JobsScreen(WindowedScreen):
         filled = [s for s in present.STATES if row is not None and getattr(row, s.value)]
         self.queue, self.state = queue, state or (filled[0] if filled else State.READY)
         self._begin()
+
+    @property
+    def queue_row(self) -> QueueRow | None:
+        """The queue, for what acts on it."""
+        return self.row
 
     def _begin(self) -> None:
         if self.is_mounted:
@@ -93,15 +99,12 @@ class JobsScreen(WindowedScreen):
         """The list of this queue and state."""
         if self.queue is None:
             return None
-        asked = (self.queue, self.state, self.filter_text, self.is_newest)
+        reader = self.console.reader
+        asked = (reader, self.queue, self.state, self.filter_text, self.is_newest)
         if self._source is None or self._source[0] != asked:
-            made = source(self.console.reader, self.queue, self.state, self.filter_text, newest=self.is_newest)
+            made = source(reader, self.queue, self.state, self.filter_text, newest=self.is_newest)
             self._source = (asked, made)
         return self._source[1]
-
-    def deck_changed(self) -> None:
-        """The list is read by another deck."""
-        self._source = None
 
     def wants(self) -> Reader | None:
         """The part of the list that is in sight; at first the fullest queue is chosen."""
@@ -207,8 +210,6 @@ class JobsScreen(WindowedScreen):
         """Why an action cannot act now."""
         if action == "back":
             return ""
-        if action == "pause":
-            return pause.why_not(self.console, self._entry())
         if action == "order":
             if self.state is State.READY:
                 return "ready jobs are in the order in which they run"
@@ -217,8 +218,6 @@ class JobsScreen(WindowedScreen):
 
     def verb(self, action: Action) -> str:
         """The verb of an action, as it would act now."""
-        if action.id == "pause":
-            return pause.verb(self._entry())
         if action.id == "write":
             return "export"
         if action.id == "order":
@@ -227,9 +226,6 @@ class JobsScreen(WindowedScreen):
             return "queues"
         return super().verb(action)
 
-    def _entry(self) -> Entry | None:
-        return Entry(row=self.row, severity=Severity.FINE) if self.row is not None else None
-
     def to_write(self) -> tuple[Sequence[JobRecord], Wish | None]:
         """The jobs that are marked, or all of the list that match."""
         if self.view.marks:
@@ -237,10 +233,6 @@ class JobsScreen(WindowedScreen):
         states = (self.state.value,)
         queues = () if self.queue is None else (self.queue,)
         return (), Wish(verb=Verb.CANCEL, queues=queues, where=self.filter_text, states=states)
-
-    def do_pause(self) -> None:
-        """Pauses or resumes the queue."""
-        pause.toggle(self.console, self._entry())
 
     def do_next(self) -> None:
         """Shows the next state."""

@@ -38,6 +38,7 @@ NOTHING_OPENS: Final[ActionHandler[Any]] = ActionHandler(
 
 
 def _close(screen: FrameScreen) -> None:
+    screen.on_key()  # rows below must not move under someone who goes back to them
     if screen.filter_text:
         screen.set_filter("")
     else:

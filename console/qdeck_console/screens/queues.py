@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from qdeck.admin import QueueRef
-from qdeck_console.actions import QUEUES, Action, bindings
+from qdeck_console.actions import QUEUES, ActionHandler
 from qdeck_console.arranging import Arranger, Asked, Group, Sort
 from qdeck_console.feed import Picture
 from qdeck_console.format import counted
@@ -19,21 +19,19 @@ from qdeck_console.presenters.parts import MARGIN, PLAIN, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer, Grid
 from qdeck_console.screens.empty import EmptyDeck
-from qdeck_console.screens.queueacts import QueueActs
-from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.lists import ReadingScreen
+from qdeck_console.screens.queue_actions import QUEUE_HANDLERS, QueueActing
+from qdeck_console.widgets.lines import Item, Lines, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from textual.binding import BindingType
-
-    from qdeck.admin import Snapshot
-    from qdeck_console.feed import Reader
+    from qdeck.admin import AsyncReader, QueueRow, Snapshot
     from qdeck_console.format import Line
 
 
 _PASTS_AT_ONCE: Final = 8
-_OF_QUEUES: Final = frozenset({"open", "filter", "sort", "pause", "retry", "move", "undo", "copy", "discard", "purge"})
 
 
 def counted_s(snapshot: Snapshot) -> float:
@@ -41,12 +39,16 @@ def counted_s(snapshot: Snapshot) -> float:
     return (snapshot.at_ms - snapshot.counted_ms) / 1000 if snapshot.fresh is not None else 0.0
 
 
-class QueuesScreen(QueueActs):
+def _has_queues(screen: FrameScreen) -> bool:
+    """Return whether there is a queue: where there is none, only what works everywhere is offered."""
+    snapshot = screen.picture.snapshot
+    return snapshot is None or bool(snapshot.queues)
+
+
+class QueuesScreen(QueueActing, ReadingScreen[Looked]):
     """Every queue, grouped by how urgent it is."""
 
-    TAB = QUEUES
-    SCOPE = QUEUES
-    BINDINGS: ClassVar[list[BindingType]] = bindings(QUEUES)
+    TAB = SCOPE = QUEUES
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,34 +65,24 @@ class QueuesScreen(QueueActs):
         keys = self.view.visible_keys() if self._arranger.arranged.entries else []
         return [QueueRef.parse(key) for key in keys if key]
 
-    def is_offered(self, action: Action) -> bool:
-        """Where there is no queue, only what works everywhere."""
-        snapshot = self.picture.snapshot
-        is_empty = snapshot is not None and not snapshot.queues
-        return super().is_offered(action) and not (is_empty and action.id in _OF_QUEUES)
-
     def on_screen_suspend(self) -> None:
         """Lets go of the rows, too."""
         if self not in self.console.screen_stack:
             self._arranger.rest()
             self._drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
 
-    def wants(self) -> Reader:
-        """What agents saw of the queues on screen, a few at a time, and the one under the cursor close up."""
-
-        async def read(snapshot: Snapshot) -> Looked:
-            cursor, reader = QueueRef.parse(self.view.cursor), self.console.reader
-            refs = [ref for ref in (cursor, *self.visible_queues()) if ref.name]
-            lacking = self.picture.history.lacking(dict.fromkeys(refs), _PASTS_AT_ONCE)
-            pasts = await read_pasts(reader, lacking)
-            if not snapshot.queues:
-                await self._empty.read(reader)
-            row = next((row for row in snapshot.queues if row.ref == cursor), None)
-            if row is None or not self.has_class("-wide"):
-                return Looked(pasts)
-            return Looked(pasts, await self._insights.look(reader, row))
-
-        return read
+    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> Looked:
+        """Read what agents saw of the queues on screen, a few at a time, and the one under the cursor close up."""
+        cursor = QueueRef.parse(self.view.cursor)
+        refs = [ref for ref in (cursor, *self.visible_queues()) if ref.name]
+        lacking = self.picture.history.lacking(dict.fromkeys(refs), _PASTS_AT_ONCE)
+        pasts = await read_pasts(reader, lacking)
+        if not snapshot.queues:
+            await self._empty.read(reader)
+        row = next((row for row in snapshot.queues if row.ref == cursor), None)
+        if row is None or not self.has_class("-wide"):
+            return Looked(pasts)
+        return Looked(pasts, await self._insights.look(reader, row))
 
     def _asked(self) -> Asked:
         return Asked(sort=self.sort, filter=self.filter_text.casefold().strip(), is_tall=self.is_tall)
@@ -193,50 +185,59 @@ class QueuesScreen(QueueActs):
 
         self.query_one("#side", Lines).show(make, self.painter)
 
-    def deck_changed(self) -> None:
-        """Another deck, which may see more or less, is read anew."""
-        self._insights = Insights()
-
-    def begin_anew(self) -> None:
-        """Queues of another server are others, also those of the same name."""
-        super().begin_anew()
-        self._arranger, self._empty = Arranger(), EmptyDeck()
-
-    def selected(self) -> Entry | None:
+    @property
+    def entry(self) -> Entry | None:
         """The queue under the cursor, if it is still there."""
         row = self.view.row
         return row if isinstance(row, Entry) else None
 
+    @property
+    def queue_row(self) -> QueueRow | None:
+        """The same, as its row."""
+        return self.entry.row if self.entry is not None else None
+
     def exported(self) -> list[object]:
-        """What `w` writes: the queues that are listed, as `qdeck queues` gives them."""
+        """Return what `w` writes: the queues that are listed, as `qdeck queues` gives them."""
         return [item.row.row for item in self.view.listing.items if isinstance(item.row, Entry)]
 
-    def verb(self, action: Action) -> str:
-        """The verb of an action, as it would act now."""
-        if action.id == "sort" and self.sort is not Sort.WORST:
-            return self.sort.label
-        return super().verb(action)
+    def copied(self) -> tuple[str, str]:
+        """Return what `y` takes: the name of the queue."""
+        row = self.queue_row
+        return ("name", row.ref.label(self.hide.shared)) if row is not None else ("", "")
 
-    def do_tasks(self) -> None:
-        """Opens the temporary queues."""
-        self.console.open_temporary_queues()
-
-    def do_sort(self) -> None:
-        """Sorts by the next column."""
+    def sort_by_next(self) -> None:
+        """Sort by the next column."""
         self.sort = Sort((self.sort + 1) % len(Sort))
         self.redraw()
         self.console.say(f"sorted {self.sort.label}" if self.sort else "worst first", "muted", "")
+
+    def _sort_label(self) -> str:
+        return self.sort.label if self.sort is not Sort.WORST else ""
+
+    def open(self) -> None:
+        """Open a queue: its jobs where its detail is in sight already, else its detail, from which enter goes on."""
+        key = self.view.cursor
+        if not key:
+            return
+        if self.has_class("-wide"):
+            self.console.show_jobs(QueueRef.parse(key), present.list_in_question(self.entry))
+        else:
+            self.console.open_queue(QueueRef.parse(key))
 
     def on_line_list_moved(self) -> None:
         """The side pane and the footer follow the cursor."""
         self._draw_side()
         self.draw_frame()
 
-    def on_line_list_opened(self, event: LineList.Opened) -> None:
-        """Opens a queue: its jobs where its detail is in sight already, else its detail, from which enter goes on."""
-        if not event.key:
-            return
-        if self.has_class("-wide"):
-            self.console.show_jobs(QueueRef.parse(event.key), present.list_in_question(self.selected()))
-        else:
-            self.console.open_queue(QueueRef.parse(event.key))
+    def on_line_list_opened(self) -> None:
+        """Open the queue under the cursor."""
+        self.action_do("open")
+
+    HANDLERS: ClassVar = {
+        **FrameScreen.HANDLERS,
+        **{id: replace(handler, offered=_has_queues) for id, handler in QUEUE_HANDLERS.items()},
+        **{id: replace(FrameScreen.HANDLERS[id], offered=_has_queues) for id in ("filter", "undo", "copy")},
+        "open": ActionHandler(run=open, offered=_has_queues),
+        "sort": ActionHandler(run=sort_by_next, label=_sort_label, offered=_has_queues),
+        "tasks": ActionHandler(run=lambda screen: screen.console.open_temporary_queues()),
+    }
