@@ -20,7 +20,7 @@ help:
 	@echo "make test-slow  only the slow tests"
 	@echo "make test-all   all tests"
 	@echo "make test-lowest  the core's quick tests with the lowest versions of what qdeck needs"
-	@echo "make check      ruff, mypy, import-linter"
+	@echo "make check      ruff, mypy, import-linter, phrases"
 	@echo "make format     ruff's formatter and safe fixes"
 	@echo "make bench      the benchmarks"
 	@echo "make measures   what can be counted of the structure, beside what was recorded; RECORD=1 records it"
@@ -73,6 +73,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/project/phrases.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
