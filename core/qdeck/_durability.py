@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._engine import keys, programs, transitions
 from qdeck._errors import InvalidOption, QdeckError, ServerRefused
 from qdeck._redis.commands import Request
+from qdeck._redis.errors import ReplyCode, code_of, unknown_command
 from qdeck._words import counted
 
 if TYPE_CHECKING:
@@ -129,11 +130,10 @@ def _wait(queue: str, job_ids: Sequence[str], wanted: Durable, seconds: float) -
 
 
 def _explain(error: QdeckError) -> QdeckError:
-    text = str(error)
-    if "appendonly is disabled" in text:
+    if code_of(error) is ReplyCode.NO_APPENDONLY:
         return ServerRefused(
             "the server keeps no append-only file", hint="set appendonly yes there, or ask for replicas only"
         )
-    if "does not know this" in text and "WAITAOF" in text.upper():
+    if unknown_command(error) == "WAITAOF":
         return ServerRefused("the server does not know WAITAOF", hint="fsync needs Redis 7.2 or Valkey")
     return error

@@ -15,7 +15,7 @@ from qdeck._deck.server import info_fields
 from qdeck._errors import NotAllowed, QdeckError
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._redis.commands import ask
-from qdeck._redis.errors import good, is_error
+from qdeck._redis.errors import ReplyCode, code_of, good, is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def read_identity() -> Program[frozenset[str]]:
     replies = yield ask((b"INFO", b"server"), (b"INFO", b"replication"), (b"CLUSTER", b"NODES"))
     *infos, nodes = replies
     for info in infos:
-        if is_error(info) and str(info.__cause__).startswith("BUSY"):
+        if is_error(info) and code_of(info) is ReplyCode.BUSY:
             good(info)  # it will answer later: this is no answer to go on with
     found = {f"{name} {value}" for info in infos for name, value in info_fields(info).items() if name in _FIELDS}
     if isinstance(nodes, bytes):

@@ -15,6 +15,7 @@ from qdeck._errors import InvalidOption
 from qdeck._redis import wide
 from qdeck._redis.address import Node
 from qdeck._redis.commands import Command, Request
+from qdeck._redis.errors import ReplyCode, code_of
 from qdeck._redis.routes import Lost, NoAnswer, Routes, Talk
 from qdeck._redis.wide import Wide, place_of
 
@@ -228,7 +229,7 @@ class ClusterRoutes(Routes):
             try:
                 yield from self._learn()
             except NoAnswer as error:
-                if isinstance(error.last, ResponseError) and "cluster support disabled" in str(error.last):
+                if code_of(error.last) is ReplyCode.NO_CLUSTER:
                     raise InvalidOption(
                         f"{self.endpoint} is a server of its own, no cluster", hint="write redis:// instead"
                     ) from error

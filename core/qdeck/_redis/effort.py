@@ -28,7 +28,7 @@ from redis.exceptions import (
 
 from qdeck._errors import InvalidOption, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck._redis.commands import Request
-from qdeck._redis.errors import explain
+from qdeck._redis.errors import ReplyCode, code_of, explain, unknown_command
 
 if TYPE_CHECKING:
     from qdeck._redis.endpoint import Endpoint
@@ -43,13 +43,12 @@ TROUBLE: Final = (*BROKEN, *_WRONG_PLACE, BusyLoadingError)
 _LONGEST_PAUSE: Final = 0.5
 # What a server says that does not have a key any more, or not yet. The classes of some errors lose that first word.
 _MOVES: Final = (MovedError, AskError, ReadOnlyError, ClusterDownError, TryAgainError, MasterDownError)
-_UNBLOCKED: Final = "UNBLOCKED"
 
 
 def need_same_server(replies: list[Any]) -> None:
     """Raise when a command that blocks was sent away: then it is to be sent again on a new connection."""
     for reply in replies:
-        if isinstance(reply, _MOVES) or (isinstance(reply, ResponseError) and str(reply).startswith(_UNBLOCKED)):
+        if isinstance(reply, _MOVES) or (isinstance(reply, ResponseError) and code_of(reply) is ReplyCode.UNBLOCKED):
             raise redis.ConnectionError(str(reply)) from reply
 
 
@@ -151,13 +150,14 @@ class Effort:
 def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
     """What goes wrong with a handshake is no reply for a program to read, but raised by the driver."""
     if isinstance(error, ResponseError):
-        if "DB index" in str(error):
+        unknown = unknown_command(error)
+        if code_of(error) is ReplyCode.NO_DATABASE:
             hint = "the number at the end of the URL is too large: see `databases` in the server's configuration"
             return InvalidOption(f"{endpoint} names a database that the server does not have", hint=hint)
-        if "unknown command 'SENTINEL'" in str(error):
+        if unknown == "SENTINEL":
             hint = "write redis:// for one server; a Sentinel has a port of its own, most often 26379"
             return InvalidOption(f"{endpoint} leads to a server, not to its Sentinels", hint=hint)
-        if "unknown command 'CLUSTER'" in str(error):
+        if unknown == "CLUSTER":
             hint = "write redis+sentinel://host/service for Sentinels, redis:// for one server"
             return InvalidOption(f"{endpoint} is no server of a cluster", hint=hint)
         return explain(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import (
@@ -52,6 +53,23 @@ class Late(QdeckError):
     """What a client read before is too old to act on."""
 
 
+class ReplyCode(StrEnum):
+    """What an error reply means, of those that a program acts on."""
+
+    BUSY = "BUSY"
+    GROUP_EXISTS = "BUSYGROUP"
+    NO_GROUP = "NOGROUP"
+    UNBLOCKED = "UNBLOCKED"
+    NO_KEY = "no such key"
+    NO_DATABASE = "DB index is out of range"
+    NO_CLUSTER = "cluster support disabled"
+    NO_APPENDONLY = "appendonly is disabled"
+
+
+# Servers have a first word for some of them; of the others they all have the same text, which is compared here alone.
+_FIRST_WORDS: Final = (ReplyCode.BUSY, ReplyCode.GROUP_EXISTS, ReplyCode.NO_GROUP, ReplyCode.UNBLOCKED)
+_UNKNOWN_COMMAND: Final = re.compile(r"unknown command ['`]([^'`]*)['`]")
+
 # The first words of errors, which redis-py takes off for the classes it knows. Some of them it returns as plain errors
 # before version 8, except to its own cluster client.
 _CLASSES: Final[dict[str, type[ResponseError]]] = {
@@ -94,6 +112,34 @@ def classify(error: ResponseError) -> ResponseError:
     return error if kind is None else kind(text)
 
 
+def code_of(error: BaseException) -> ReplyCode | None:
+    """Return what an error reply means, as the driver raised it or as `explain` returned it."""
+    said = _reply(error)
+    if said is None:
+        return None
+    word, text = _word(said), str(said)
+    return next((code for code in ReplyCode if (code == word if code in _FIRST_WORDS else code in text)), None)
+
+
+def unknown_command(error: BaseException) -> str:
+    """Return the command that the server does not know, in capitals; empty for any other error."""
+    said = _reply(error)
+    found = None if said is None else _UNKNOWN_COMMAND.match(str(said))
+    return "" if found is None else found[1].upper()
+
+
+def _reply(error: BaseException) -> ResponseError | None:
+    """Return the error reply behind an error."""
+    return next((one for one in (error, error.__cause__) if isinstance(one, ResponseError)), None)
+
+
+def _word(error: ResponseError) -> str:
+    """Return the first word of an error reply, which is the same with every brand of server."""
+    if type(error).__name__ == "ClusterCrossSlotError":  # it was added in redis-py 5.1
+        return "CROSSSLOT"
+    return _WORDS.get(type(error)) or getattr(error, "status_code", None) or str(error).split(" ", 1)[0]
+
+
 def explain(error: ResponseError, command: Command = ()) -> QdeckError:
     """Return our error for an answer of the server to a command."""
     found = _explain(error, command)
@@ -107,10 +153,7 @@ def _explain(error: ResponseError, command: Command) -> QdeckError:
         return UnknownScript(text)
     if text.startswith("QDECK "):
         return _explain_ours(text.split(" "), _queue_of(command))
-    # Only the first word is the same with every brand of server.
-    word = _WORDS.get(type(error)) or getattr(error, "status_code", None) or text.split(" ", 1)[0]
-    if type(error).__name__ == "ClusterCrossSlotError":  # it was added in redis-py 5.1
-        word = "CROSSSLOT"
+    word = _word(error)
     if word == "NOPERM" or "ACL failure in script" in text:
         return NotAllowed(
             f"the server does not allow this: {text}", hint="give this user the right, or use another user"
@@ -125,9 +168,8 @@ def _explain(error: ResponseError, command: Command) -> QdeckError:
             f"a key of queue {_queue_of(command)!r} holds another kind of data: {text}",
             hint="another program uses the same names; use another queue name",
         )
-    if text.startswith("unknown command"):
-        # Behind the comma are arguments, which may be anything.
-        return ServerRefused(f"the server does not know this: {text.split(',', 1)[0]}", hint=_NO_SERVER)
+    if name := unknown_command(error):
+        return ServerRefused(f"the server does not know this: unknown command {name!r}", hint=_NO_SERVER)
     return QdeckError(f"the server answered with an error: {text}")
 
 

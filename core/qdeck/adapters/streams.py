@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._redis.commands import ask
-from qdeck._redis.errors import good, is_error
+from qdeck._redis.errors import ReplyCode, code_of, good, is_error
 from qdeck._redis.reads import ask_all, pairs
 from qdeck.adapters.cells import packed
 from qdeck.adapters.model import Raw
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.model import Source
 
-_ABSENT: Final = ("NOGROUP", "no such key")
+_ABSENT: Final = (ReplyCode.NO_GROUP, ReplyCode.NO_KEY)
 Slice = tuple[list[Raw], str | None]
 
 
@@ -53,7 +53,7 @@ def _pending(source: Source, row: Sequence[Any], found: Any) -> Raw:
 
 def _is_absent(reply: Any) -> bool:
     """Whether there is no such stream or group."""
-    if is_error(reply) and any(sign in str(reply) for sign in _ABSENT):
+    if is_error(reply) and code_of(reply) in _ABSENT:
         return True
     good(reply)
     return False

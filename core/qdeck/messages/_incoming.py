@@ -22,7 +22,7 @@ from qdeck._engine.transitions import NewJob
 from qdeck._errors import LayoutMismatch, QdeckError, UsageError
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
-from qdeck._redis.errors import is_error
+from qdeck._redis.errors import ReplyCode, code_of, is_error
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
 from qdeck.messages import _transport as transport
@@ -129,7 +129,7 @@ class Subscription:
         """Make the group: from then on no event is missed."""
         made = (b"XGROUP", b"CREATE", self.stream, self.group, start or self.start, b"MKSTREAM")
         [reply] = yield ask(made, key=self.stream.encode())
-        if is_error(reply) and "BUSYGROUP" not in str(reply):
+        if is_error(reply) and code_of(reply) is not ReplyCode.GROUP_EXISTS:
             raise reply
 
     def destroy(self) -> Program[None]:
@@ -262,7 +262,7 @@ class Incoming:
                 try:
                     found = await client.run(transport.wait(command, subscription.stream, time.monotonic() + 60))
                 except QdeckError as error:
-                    if "NOGROUP" not in str(error):
+                    if code_of(error) is not ReplyCode.NO_GROUP:
                         raise
                     # Somebody removed the stream, or a server came back without it: all that is there is news.
                     await client.run(subscription.open("0"))
