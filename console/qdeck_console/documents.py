@@ -173,7 +173,7 @@ def job(record: JobRecord) -> dict[str, Any]:
 def detail(record: JobDetail) -> dict[str, Any]:
     """`qdeck job`."""
     failure = record.failure
-    held = getattr(record, "stuck", None)
+    held = record.stuck
     return job(record) | {
         "history": [{**event.data, "at": iso(event.at_ms), "kind": event.kind} for event in record.history],
         "error": None
@@ -208,8 +208,7 @@ def detail(record: JobDetail) -> dict[str, Any]:
         "lease_until": iso(record.lease_until_ms),
         "cancel_requested": record.cancel_requested,
         "payload_bytes": record.body_bytes,
-        # Of an entry of another system: what is wrong with it, and why it does not move.
-        "problem": getattr(record, "problem", None),
+        "problem": record.problem,
         "stuck": None if held is None else str(held),
         "stuck_code": None if held is None else held.code.value,
     }

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck.admin import GRACE_MS, MOST_SHOWN, UNKNOWN_TASK, State
+from qdeck.admin import MOST_SHOWN, UNKNOWN_TASK, StuckCode
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import Naming, pair, queue_path, section
 from qdeck_console.presenters.payload import arguments
 from qdeck_console.text import cut_end, cut_id, safe_text, wrap
 
 if TYPE_CHECKING:
-    from qdeck.admin import HistoryEvent, JobDetail, JobRecord
+    from qdeck.admin import HistoryEvent, JobDetail, Stuck
     from qdeck_console.format import Line, Piece
     from qdeck_console.leaving import Left
 
@@ -44,7 +44,7 @@ def job_lines(
 ) -> list[Line]:
     """Everything known about a job in so many cells; `full` with the whole traceback and output."""
     lines = [*title_lines(job, cells, hide=hide), _BLANK]
-    wrong = trouble(job, now_ms)
+    wrong = trouble(job)
     if wrong:
         why: list[Line] = [((part, "warn"),) for part in wrap(wrong, cells, most=4)]
         lines += [section("why", "", "muted", cells, indent=0), *why, _BLANK]
@@ -76,31 +76,26 @@ def task_words(job: JobDetail) -> str:
     return job.name or job.task or ("unknown task" if job.has_all_facts else job.native_state)
 
 
-def trouble(job: JobDetail, now_ms: int) -> str:
-    """What is wrong with a job that runs for too long, or with an entry of another system in its words; empty when
-    nothing is known to be.
-    """
-    late = is_late(job, now_ms)
-    if late:
-        return f"stuck: its lease ran out {fmt.span(late)} ago and was not renewed; see 3 Stuck"
-    if job.state == State.RUNNING and job.time_limit_ms is not None and job.claimed_ms is not None:
-        over = now_ms - job.claimed_ms - job.time_limit_ms
-        if over > GRACE_MS:
-            return f"stuck: {fmt.span(over)} over its time limit of {fmt.span(job.time_limit_ms)}; see 3 Stuck"
-    if job.state == State.DELAYED and job.history and job.history[-1].kind == UNKNOWN_TASK:
-        return safe_text(f"no worker that had it knows task {job.task}; a worker that does gets it at once", limit=500)
-    stuck = getattr(job, "stuck", None)
-    told = getattr(job, "problem", None) or ""
+def trouble(job: JobDetail) -> str:
+    """Why a job is stuck, or what of it cannot be read; empty when nothing is known to be wrong."""
+    stuck, told = job.stuck, job.problem or ""
     if job.failure is not None and told == job.failure.message:
         return ""
-    told = stuck.words(fmt.span_s) if stuck is not None and told in ("", stuck.name) else told
+    if stuck is not None and told in ("", stuck.name):
+        told = _stuck_words(job, stuck)
     return safe_text(told, limit=500)
 
 
-def is_late(job: JobRecord, now_ms: int) -> int:
-    """For how long a running job has no lease any more, in ms; 0 while it has one."""
-    until = job.lease_until_ms
-    return 0 if job.state != State.RUNNING or until is None or not now_ms else max(0, now_ms - until)
+def _stuck_words(job: JobDetail, stuck: Stuck) -> str:
+    """Why it is stuck; of those that the list of stuck jobs has, at more length than a row there."""
+    passed = fmt.span_s(stuck.seconds)
+    if stuck.code is StuckCode.LEASE_EXPIRED:
+        return f"stuck: its lease ran out {passed} ago and was not renewed; see 3 Stuck"
+    if stuck.code is StuckCode.OVER_LIMIT:
+        return f"stuck: {passed} over its time limit of {fmt.span_s(stuck.limit)}; see 3 Stuck"
+    if stuck.code is StuckCode.UNKNOWN_TASK:
+        return f"no worker that had it knows task {job.task}; a worker that does gets it at once"
+    return stuck.words(fmt.span_s)
 
 
 def title_lines(job: JobDetail, cells: int, *, hide: Naming, state: Piece | None = None, about: str = "") -> list[Line]:

@@ -71,7 +71,7 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: Naming) -> list[Lin
             second.append((" …", "muted"))  # whole ones only
             break
         second += gap + part
-    wrong = [(("▲ ", "warn"), (part, "text")) for part in wrap(trouble(job, now_ms), cells - 2, most=1) if part]
+    wrong = [(("▲ ", "warn"), (part, "text")) for part in wrap(trouble(job), cells - 2, most=1) if part]
     return [*lines, tuple(fmt.fit(second, cells)), *wrong]
 
 

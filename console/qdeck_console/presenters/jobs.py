@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Feature, JobRecord, State, has_feature
 from qdeck_console import format as fmt
-from qdeck_console.presenters.job_detail import is_late
 from qdeck_console.presenters.parts import MARGIN, Naming, queue_path
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.table import REST, Cell, Column, Table
@@ -77,11 +76,16 @@ def _payload(job: JobRecord, cell: Cell[int]) -> Sequence[Piece]:
     return payload_pieces(job, cell.width)
 
 
+def _is_stuck(job: JobRecord) -> bool:
+    """Whether a job runs that should not any more; of those that wait there is more to see."""
+    return job.state == State.RUNNING and job.stuck is not None
+
+
 def _sign(state: State) -> Callable[[JobRecord, int], Piece]:
     def sign(job: JobRecord, now_ms: int) -> Piece:
         if state is State.READY and (job.attempts or 0) > 0:
             return "▲", "warn"
-        return ("✗", "bad") if is_late(job, now_ms) else _GLYPHS[state]
+        return ("✗", "bad") if _is_stuck(job) else _GLYPHS[state]
 
     return sign
 
@@ -128,7 +132,7 @@ def when(job: JobRecord, state: State, now_ms: int) -> list[Piece]:
         return fmt.span_pieces(left) if left >= 0 else [("late ", "warn"), *fmt.span_pieces(-left, "warn")]
     if job.age_s is None:
         return [(fmt.NONE, "ghost")]
-    return fmt.span_pieces(job.age_s * 1000, "bad" if is_late(job, now_ms) else "text")
+    return fmt.span_pieces(job.age_s * 1000, "bad" if _is_stuck(job) else "text")
 
 
 def error_pieces(job: JobRecord, cells: int) -> list[Piece]:

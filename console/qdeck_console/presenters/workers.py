@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import NATIVE, QueueRef, WorkerRow
 from qdeck_console import format as fmt
-from qdeck_console.presenters.job_detail import is_late
 from qdeck_console.presenters.parts import Naming, pair, queue_path, section
 from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
@@ -177,7 +176,7 @@ def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: Naming) -> Li
     wide = cells >= 70
     name, task = (20, 22) if wide else (14, max(6, cells - 26))
     line: list[Piece] = [
-        ("✗ ", "bad") if is_late(job, now_ms) else ("▸ ", "accent"),
+        ("✗ ", "bad") if job.stuck is not None else ("▸ ", "accent"),
         *fmt.fit([(cut_id(safe_text(job.id, limit=200), name), "text")], name),
         (" ", "text"),
         *fmt.fit([(cut_end(safe_text(job.name or job.task or "unknown task", limit=120), task), "muted")], task),

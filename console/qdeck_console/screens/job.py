@@ -129,7 +129,7 @@ class JobScreen(JobActs):
             return [*((("    ", "text"), *line) for line in lines), *notice, ()]
 
         head = self.query_one("#job-head", Lines)
-        wrong = job is not None and bool(trouble(job, now_ms))
+        wrong = job is not None and bool(trouble(job))
         head.styles.height = (3 + wrong if job is not None else 1) + (len(notice) if job is not None else 0)
         head.show(make, self.painter)
 

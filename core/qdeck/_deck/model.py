@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._deck.queue_ref import Feature
+    from qdeck._deck.reasons import Stuck
 
 __all__ = [
     "NATIVE",
@@ -193,6 +194,7 @@ class JobRecord(InQueue):
     body: bytes | None = field(default=None, repr=False)
     is_handler: bool = False
     problem: str | None = None  # what of it cannot be read
+    stuck: Stuck | None = None  # why it does not move
 
     def __post_init__(self) -> None:
         _mask_fields(self, ("name", "task", "error", "problem"))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from qdeck._deck.model import Failure, JobDetail, JobRecord
 
 if TYPE_CHECKING:
-    from qdeck._deck.reasons import Stuck
     from qdeck.adapters.model import Entry, Seen
 
 
@@ -19,7 +18,6 @@ class EntryDetail(JobDetail):
     has_all_facts: ClassVar[bool] = False
 
     seen: Seen
-    stuck: Stuck | None = None
 
     @property
     def handle(self) -> str:
@@ -27,7 +25,7 @@ class EntryDetail(JobDetail):
         return self.key
 
 
-_OF_ENTRY: Final = frozenset(("seen", "problem", "stuck", "queue_from", "log", "depends_on"))
+_OF_ENTRY: Final = frozenset(("seen", "problem", "queue_from", "log", "depends_on"))
 _RECORD_FIELDS: Final = tuple(f.name for f in fields(JobRecord) if f.name not in _OF_ENTRY)
 
 
@@ -40,5 +38,5 @@ def detail_of(entry: Entry) -> JobDetail:
         failure = Failure(kind="failed", at_ms=at, class_name=entry.error or "Error", message=entry.message or "")
     return EntryDetail(
         **facts, failure=failure, log=entry.log, depends_on=entry.depends_on, body_bytes=len(entry.body or b""),
-        seen=entry.seen, problem=entry.problem, stuck=entry.stuck,
+        seen=entry.seen, problem=entry.problem,
     )  # fmt: skip

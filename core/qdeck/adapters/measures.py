@@ -39,6 +39,6 @@ def _state(row: QueueRow, state: State, entries: list[JobRecord]) -> StateHealth
         size=size,
         oldest_s=max(known) if known else None,
         average_s=sum(known) / len(known) if known else None,
-        stuck=sum(getattr(entry, "stuck", None) is not None for entry in entries),
+        stuck=sum(entry.stuck is not None for entry in entries),
         exact=len(entries) >= (size or 0),
     )

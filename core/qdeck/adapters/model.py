@@ -11,16 +11,13 @@ from collections.abc import Mapping  # noqa: TC003 - structs look their types up
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
 from qdeck._deck.model import JobRecord, QueueRow, State
 from qdeck._deck.reasons import CapabilityCode, SkipCode
 from qdeck._errors import InvalidOption, UsageError
-
-if TYPE_CHECKING:
-    from qdeck._deck.reasons import Stuck
 
 SLICE: Final = 500
 NO_QUEUE: Final = ""  # in place of a queue: what is of no queue in particular, such as dead letters of all pools
@@ -158,12 +155,11 @@ class Raw(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(JobRecord):
-    """One entry of a foreign queue. `problem` tells what is wrong with it, `stuck` why it does not move."""
+    """One entry of a foreign queue. `problem` tells what is wrong with it."""
 
     has_all_facts: ClassVar[bool] = False
 
     seen: Seen
-    stuck: Stuck | None = None
     queue_from: str | None = None
     log: str | None = None
     depends_on: tuple[str, ...] = ()

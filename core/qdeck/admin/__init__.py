@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from qdeck._adapter_names import ADAPTERS, is_adapter
     from qdeck._deck.agent_tasks import AgentTask
     from qdeck._deck.changes import actor
-    from qdeck._deck.details import GRACE_MS
     from qdeck._deck.history import Sample
     from qdeck._deck.masking import configure as configure_masking
     from qdeck._deck.masking import mask_text
@@ -94,7 +93,6 @@ __all__ = [
     "ADAPTERS",
     "ENOUGH",
     "FOREIGN_RULES",
-    "GRACE_MS",
     "HIDDEN",
     "LOCAL_CLOCK",
     "MASK",
@@ -238,7 +236,6 @@ _HOMES: Final = {
     "qdeck._redis": "mask_url",
     "qdeck._deck.agent_tasks": "AgentTask",
     "qdeck._deck.changes": "actor",
-    "qdeck._deck.details": "GRACE_MS",
     "qdeck._deck.queue_ref": "Feature QueueRef has_feature",
     "qdeck._deck.history": "Sample",
     "qdeck.adapters.native": "newest_first",

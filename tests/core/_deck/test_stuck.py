@@ -1,4 +1,4 @@
-"""When a running job is stuck: the row of a queue and the list of stuck jobs go by one rule."""
+"""When a job is stuck: the row of a queue, the lists of jobs and each job go by one rule."""
 
 from __future__ import annotations
 
@@ -49,6 +49,11 @@ def test_the_row_and_the_list_agree(
         assert [job.why.code for job in found] == ([] if code is None else [code])
         assert (None if one is None else one.why.code) == code
         assert running == ([] if one is None else [one], True)
+        # Whether its worker lives is not read for one job, nor for a list.
+        told = StuckCode.LEASE_EXPIRED if code is StuckCode.OWNER_GONE else code
+        for alone in (deck.job(QUEUE, job.id), *deck.jobs(QUEUE, state="running")):
+            assert (alone.stuck.code if alone.stuck else None) == told
+            assert since_s is None or (alone.stuck and alone.stuck.seconds == pytest.approx(-since_s, abs=5))
         if since_s is not None:
             assert found[0].since_ms == pytest.approx(now + since_s * 1000, abs=5_000)
             assert found[0].stuck_s == pytest.approx(-since_s, abs=5)
@@ -65,6 +70,22 @@ def test_a_job_over_its_time_limit(url: str, raw: redis.Redis) -> None:
         [found] = deck.stuck()
         assert (row(url, QUEUE).stuck, found.why.code) == (1, StuckCode.OVER_LIMIT)
         assert found.since_ms == pytest.approx(now - HELD_MS + 1_000, abs=10)
+        alone = deck.job(QUEUE, job.id).stuck
+        assert alone is not None
+        assert (alone.code, alone.limit) == (StuckCode.OVER_LIMIT, 1)
+        assert alone.seconds == pytest.approx(HELD_MS / 1000 - 1, abs=5)
+
+
+def test_a_job_whose_worker_did_not_know_its_task(url: str, raw: redis.Redis) -> None:
+    with Writer(url) as deck:
+        job = deck.enqueue(QUEUE, "send", [1], delay=60)
+        assert deck.job(QUEUE, job.id).stuck is None
+        at_ms = time.time_ns() // 1_000_000 - 9_000
+        raw.hset(keys.key(QUEUE, "error"), job.id, f'{at_ms} unknown_task {{"worker":"w1"}}')
+        found = deck.job(QUEUE, job.id).stuck
+    assert found is not None
+    assert found.code is StuckCode.UNKNOWN_TASK
+    assert found.seconds == pytest.approx(9, abs=5)
 
 
 def test_a_job_that_waits_or_is_not_there_is_not_stuck(url: str) -> None:

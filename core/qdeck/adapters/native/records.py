@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from qdeck._deck import payload
+from qdeck._deck.details import stuck_since
 from qdeck._deck.model import NATIVE, Failure, HistoryEvent, JobRecord, State
+from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec, keys, stored_numbers
 from qdeck._engine.codec import BAND, Attempts, Event, JobHead, JobLease
 from qdeck._engine.stored_numbers import clamped, digits
@@ -111,6 +113,7 @@ def facts(row: Row) -> dict[str, Any]:
         "failed_ms": _failed(row, events),
         "body": row.body_raw,
         "problem": _problem(row, head, attempts, lease, events),
+        "stuck": _stuck(row, head, events),
     }
     if head is not None:
         known |= {
@@ -125,6 +128,17 @@ def facts(row: Row) -> dict[str, Any]:
             "is_handler": head.origin is not None,
         }
     return known
+
+
+def _stuck(row: Row, head: JobHead | None, events: list[Event]) -> Stuck | None:
+    """Why it does not move, as far as the job itself tells: whether its worker lives is known to none of its fields."""
+    if row.state == State.DELAYED and events and events[-1].kind == codec.UNKNOWN_TASK:
+        return Stuck(code=StuckCode.UNKNOWN_TASK, seconds=max(0, row.now - events[-1].at_ms) / 1000)
+    found = stuck_since(row.lease_raw, row.head_raw, row.at, row.now) if row.state == State.RUNNING else None
+    if found is None:
+        return None
+    limit_ms = head.limit_ms if head is not None and found[0] == StuckCode.OVER_LIMIT else None
+    return Stuck(code=StuckCode(found[0]), seconds=(row.now - found[1]) / 1000, limit=(limit_ms or 0) / 1000)
 
 
 def make_record(row: Row) -> JobRecord:
