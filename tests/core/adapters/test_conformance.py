@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from core.adapters.rq import records
 from qdeck.adapters.model import Act, Outcome
 from qdeck.adapters.vmpooler.keys import read_letter
 from qdeck.testing.adapters import Conformance
@@ -165,7 +166,27 @@ class TestLists(Conformance):
         return Outcome.DEAD
 
 
+class TestRq(Conformance):
+    adapter = "rq"
+
+    def populate(self, raw: redis.Redis) -> None:
+        records.fill(raw)
+
+    def take(self, raw: redis.Redis, entry: Entry) -> None:
+        assert raw.lrem("rq:queue:mail", 1, entry.id)
+        raw.hset(f"rq:job:{entry.id}", mapping={"status": "started", "started_at": records.stamp()})
+        raw.zadd("rq:wip:mail", {f"{entry.id}:e2": time.time() + 60})
+
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Outcome:
+        raw.zrem("rq:wip:mail", f"{entry.id}:e2")
+        status = "finished" if well else "failed"
+        raw.hset(f"rq:job:{entry.id}", mapping={"status": status, "ended_at": records.stamp()})
+        raw.zadd(f"rq:{status}:mail", {entry.id: time.time() + 500})
+        return Outcome.DONE if well else Outcome.DEAD
+
+
 # Whoever fills servers imports this, not the classes: pytest would run the suite anew in each module that names them.
 FILL: dict[str, type[Conformance]] = {
-    "lists": TestLists, "vmpooler": TestVmPooler, "ifdb": TestIfdb, "scheduler": TestScheduler
+    "lists": TestLists, "vmpooler": TestVmPooler, "ifdb": TestIfdb, "scheduler": TestScheduler,
+    "rq": TestRq,
 }  # fmt: skip

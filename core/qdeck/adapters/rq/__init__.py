@@ -1,0 +1,5 @@
+"""RQ 1 and 2."""
+
+from qdeck.adapters.rq.adapter import Rq
+
+ADAPTER = Rq

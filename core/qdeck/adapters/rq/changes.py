@@ -1,0 +1,163 @@
+"""What verbs change in RQ, as cells: the effects of its own methods, in one step."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck.reasons import Caution, CautionCode, SkipCode
+from qdeck._engine.stored_numbers import digits
+from qdeck._redis.commands import ask, raw_of
+from qdeck._redis.errors import is_error
+from qdeck.adapters import cells
+from qdeck.adapters.cells import ANY, THERE, Cell, Change, End
+from qdeck.adapters.model import Act, Skipped
+from qdeck.adapters.rq.keys import (
+    HANDOVER,
+    QUEUED,
+    QUEUES,
+    STARTED,
+    dependencies_key,
+    dependents_key,
+    execution_key,
+    executions_key,
+    first_seen_key,
+    group_key,
+    job_key,
+    queue_key,
+    registry_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.model import Entry
+    from qdeck.adapters.plans import Context
+
+FAILURE_TTL_S: Final = 31_536_000  # RQ's own, where a job has none
+NO_ERROR: Final = zlib.compress(b"")
+_NEEDED: Final = (b"status", b"origin", b"group_id", b"failure_ttl", b"enqueue_at_front_on_retry")
+_STATUS: Final = {
+    QUEUED: b"queued", STARTED: b"started", HANDOVER: b"queued", "scheduled": b"scheduled", "deferred": b"deferred",
+    "failed": b"failed", "finished": b"finished", "canceled": b"canceled",
+}  # fmt: skip
+Facts = dict[bytes, bytes | None]
+
+
+def moment(now: int) -> bytes:
+    """Return a moment as RQ writes it."""
+    return datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
+
+
+def read_facts(ids: Sequence[bytes]) -> Program[list[Facts | None]]:
+    """Read what changes of jobs depend on; None is a job without a record."""
+    replies = yield ask(*((b"HMGET", job_key(one), *_NEEDED) for one in ids))
+    found: list[Facts | None] = []
+    for reply in replies:
+        known = not is_error(reply) and any(value is not None for value in reply)
+        found.append(dict(zip(_NEEDED, reply, strict=True)) if known else None)
+    return found
+
+
+def build(act: Act, entry: Entry, facts: Facts | None, context: Context) -> Change:
+    """Return the change that a verb makes to a job."""
+    job = job_of_entry(entry)
+    if facts is None and act is not Act.DISCARD:
+        raise Skipped(SkipCode.NO_RECORD)
+    if act in (Act.REQUEUE, Act.BURY) and entry.stuck is None:
+        raise Skipped.because("its worker has reported in time")
+    made = _Made(entry, job, facts or {}, context.now)
+    if act in (Act.RETRY, Act.RUN, Act.REQUEUE):
+        return made.put_in_line(act)
+    if act is Act.CANCEL:
+        return made.cancelled()
+    if act is Act.BURY:
+        return made.buried()
+    return made.discarded()
+
+
+def job_of_entry(entry: Entry) -> bytes:
+    """Return the id of the job of an entry."""
+    member = entry.seen.member
+    if entry.native_state != STARTED:
+        return member
+    job, colon, _ = member.rpartition(b":")
+    return job if colon else member
+
+
+class _Made:
+    """The cells of one job."""
+
+    def __init__(self, entry: Entry, job: bytes, facts: Facts, now: int) -> None:
+        self.entry, self.job, self.facts, self.now = entry, job, facts, now
+        self.queue = entry.queue
+
+    def taken(self) -> list[Cell]:
+        """Take it from the key that lists it; of one that runs, the execution too."""
+        seen, native = self.entry.seen, self.entry.native_state
+        if native == QUEUED:
+            return [cells.take(seen.key, seen.member, End.RIGHT, seen.at)]
+        if native == HANDOVER:
+            first_seen = cells.whole_key(first_seen_key(self.queue, self.job), ANY)
+            return [cells.take(seen.key, seen.member, End.LEFT, seen.at), first_seen]
+        left = [cells.score(seen.key, seen.member, seen.score, None)]
+        if native == STARTED and seen.member != self.job:
+            execution = seen.member[len(self.job) + 1 :]
+            left.append(cells.score(executions_key(self.job), execution, ANY, None))
+            left.append(cells.whole_key(execution_key(self.job, execution), ANY))
+        return left
+
+    def status(self, after: bytes) -> Cell:
+        """The status, which must be the one of the key that lists it."""
+        before = _STATUS[self.entry.native_state]
+        return cells.field(job_key(self.job), b"status", before, after)
+
+    def fields(self, **after: bytes) -> list[Cell]:
+        """Fields of its hash, whatever they were."""
+        return [cells.field(job_key(self.job), name.encode(), ANY, value) for name, value in after.items()]
+
+    def put_in_line(self, act: Act) -> Change:
+        """Put it at the end of its queue, as a job that never ran; its counts of retries stay."""
+        origin = self.facts.get(b"origin") or raw_of(self.queue)
+        line = queue_key_of(origin)
+        made = [*self.taken(), self.status(b"queued")]
+        if act is Act.RUN:
+            made += self.fields(enqueued_at=moment(self.now))
+        else:
+            made += self.fields(started_at=b"", ended_at=b"", exc_info=NO_ERROR, enqueued_at=moment(self.now))
+        made += [cells.member(QUEUES, line, ANY, THERE), cells.push(line, self.job, End.RIGHT)]
+        return Change(id=self.entry.id, cells=tuple(made), effect=f"put at the end of {self.queue}")
+
+    def cancelled(self) -> Change:
+        """Take it out of its queue, and list it as cancelled."""
+        listed = registry_key("canceled", self.queue)
+        made = [*self.taken(), self.status(b"canceled"), cells.score(listed, self.job, ANY, b"%d" % (self.now // 1000))]
+        return Change(id=self.entry.id, cells=tuple(made), effect="cancelled; those that wait for it go on waiting")
+
+    def buried(self) -> Change:
+        """List it as failed, as RQ does with a job whose worker is gone; its retries are not used."""
+        ttl = digits(self.facts.get(b"failure_ttl") or b"")
+        until = self.now // 1000 + (FAILURE_TTL_S if ttl is None else ttl)
+        error = zlib.compress(b"Moved to FailedJobRegistry by an operator")
+        made = [
+            *self.taken(), self.status(b"failed"), *self.fields(ended_at=moment(self.now), exc_info=error),
+            cells.score(registry_key("failed", self.queue), self.job, ANY, b"%d" % until),
+        ]  # fmt: skip
+        return Change(id=self.entry.id, cells=tuple(made), effect="listed as failed")
+
+    def discarded(self) -> Change:
+        """Remove it and its record; refused while others wait for it."""
+        job = self.job
+        made = [*self.taken(), cells.whole_key(dependents_key(job), None, cells.GUARD)]
+        made += [cells.whole_key(key, ANY) for key in (job_key(job), dependencies_key(job), executions_key(job))]
+        if group := self.facts.get(b"group_id"):
+            made.append(cells.member(group_key(group), job, ANY, None))
+        stays = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the result of a job, in rq:results,")
+        return Change(id=self.entry.id, cells=tuple(made), effect="removed with its record", caution=stays)
+
+
+def queue_key_of(origin: bytes) -> bytes:
+    """Return the list of the queue that a record names."""
+    return queue_key("") + origin

@@ -1,0 +1,166 @@
+"""Real RQ: its jobs are operated and its workers run them; what is left is what its own tools leave."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qdeck import QdeckError
+from qdeck.admin import Writer
+from qdeck.testing.adapters import contents, values
+from support.systems import python_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+    from support.proxy import FaultProxy
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+NAMES = tuple(f"job-{number}" for number in range(6))
+_MASKED = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z")
+
+
+@pytest.fixture(params=["rq==2.12.0", "rq==1.16.2"])
+def rq(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Run a command of `real.py` with a version of RQ: `rq(url, "fail", "job-1")`."""
+    python = python_with(request.param, "redis==5.3.1")
+    script = Path(__file__).parent / "real.py"
+
+    def run(url: str, *words: str) -> None:
+        done = subprocess.run(
+            [python, str(script), url, *words], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode in (0, -9), done.stderr[-2000:]
+
+    return run
+
+
+def operate(url: str, verb: str, *ids: str, **options: Any) -> int:
+    """Plan a verb for some jobs, apply it, and return how many it changed."""
+    with Writer(url) as writer:
+        return writer.apply(writer.plan(verb, "rq/mail", ids=ids, **options)).applied
+
+
+def ran(raw: redis.Redis) -> dict[str, int]:
+    """How often each job ran."""
+    return {name: int(raw.get(f"ran:{name}") or 0) for name in NAMES}
+
+
+def test_what_is_retried_runs_once(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
+    rq(url, "fail", *NAMES)
+    rq(url, "work")
+    assert set(ran(raw).values()) == {1}
+    raw.set("repaired", 1)
+    assert operate(url, "retry") == len(NAMES)
+    rq(url, "work")
+    assert set(ran(raw).values()) == {2}
+    assert raw.zcard("rq:failed:mail") == 0
+
+
+def test_what_is_discarded_or_cancelled_never_runs(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
+    rq(url, "count", *NAMES)
+    assert operate(url, "discard", *NAMES[:2]) == 2
+    assert operate(url, "cancel", *NAMES[2:4]) == 2
+    rq(url, "work")
+    assert [ran(raw)[name] for name in NAMES] == [0, 0, 0, 0, 1, 1]
+
+
+def test_a_scheduled_job_runs_now(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
+    rq(url, "later", *NAMES[:2])
+    assert operate(url, "run", NAMES[0]) == 1
+    rq(url, "work")
+    assert [ran(raw)[name] for name in NAMES[:2]] == [1, 0]
+
+
+def test_a_job_whose_worker_was_killed_runs_again(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
+    rq(url, "die", NAMES[0])
+    rq(url, "fork")
+    [member] = list(raw.zrange("rq:wip:mail", 0, -1))
+    assert isinstance(member, bytes)
+    assert operate(url, "requeue") == 0  # its worker may still report
+    raw.zadd("rq:wip:mail", {member: 5})  # long ago
+    assert operate(url, "requeue") == 1
+    rq(url, "work")
+    assert ran(raw)[NAMES[0]] == 2
+    assert raw.zcard("rq:wip:mail") == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "own", "make"),
+    [("retry", "requeue", "fail"), ("cancel", "cancel", "count"), ("discard", "delete", "count"),
+     ("discard", "delete", "later"), ("cancel", "cancel", "later")],
+)  # fmt: skip
+def test_the_effect_is_that_of_its_own_tool(
+    url: str, raw: redis.Redis, rq: Callable[..., None], verb: str, own: str, make: str
+) -> None:
+    def prepared() -> None:
+        raw.flushall()
+        rq(url, make, *NAMES)
+        if make == "fail":
+            rq(url, "work")
+
+    prepared()
+    rq(url, own, *NAMES[:3])
+    theirs = masked(raw)
+    prepared()
+    assert operate(url, verb, *NAMES[:3]) == 3
+    assert masked(raw) == theirs
+
+
+def masked(raw: redis.Redis) -> dict[bytes, Any]:
+    """What a server holds of RQ, without moments, and with calls as they are when they are not compressed anew."""
+    found: dict[bytes, Any] = {}
+    for key, value in values(raw).items():
+        if not key.startswith(b"rq:") or key.startswith((b"rq:worker", b"rq:results", b"rq:clean")):
+            continue
+        if isinstance(value, dict):
+            left_out = (b"data", b"last_heartbeat", b"worker_name")
+            shown: Any = {k: _MASKED.sub(b"T", v) for k, v in value.items() if k not in left_out}
+        elif isinstance(value, list) and value and isinstance(value[0], tuple):
+            shown = [member for member, _ in value]
+        else:
+            shown = value
+        found[key] = (shown, raw.ttl(key) > 0)
+    return found
+
+
+@pytest.mark.parametrize("verb", ["retry", "discard"])
+def test_a_lost_connection_leaves_before_or_after(
+    url: str, raw: redis.Redis, rq: Callable[..., None], make_proxy: Callable[[str], FaultProxy], verb: str
+) -> None:
+    rq(url, "fail", NAMES[0])
+    rq(url, "work")
+    before = contents(raw)
+    with Writer(url) as writer:
+        batch = writer.apply(writer.plan(verb, "rq/mail")).batch
+        after = set(contents(raw))
+        writer.undo(batch)
+    assert contents(raw) == before
+    proxy = make_proxy(url)
+    was_before = set()
+    for after_bytes in range(0, 6000, 500):
+        with Writer(url) as writer:
+            plan = writer.plan(verb, "rq/mail")
+        with Writer(proxy.url) as cut:
+            proxy.reset_after(after_bytes)
+            with suppress(QdeckError):
+                cut.apply(plan)
+            proxy.heal()
+        is_before = contents(raw) == before
+        was_before.add(is_before)
+        if not is_before:
+            assert set(contents(raw)) == after
+            with Writer(url) as writer:
+                [last] = [one.batch for one in writer.recent_activity(1)]
+                assert last is not None
+                writer.undo(last)
+            assert contents(raw) == before
+    assert was_before == {True, False}

@@ -1,0 +1,95 @@
+"""RQ, from records as it writes them: what is shown, and what each verb changes."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from core.adapters.rq.records import TRACEBACK, fill, put
+from qdeck.admin import Reader, Writer
+from qdeck.testing.adapters import contents
+
+if TYPE_CHECKING:
+    import redis
+
+
+@pytest.fixture
+def server(raw: redis.Redis) -> redis.Redis:
+    fill(raw)
+    return raw
+
+
+def test_a_queue_shows_every_state(url: str, server: redis.Redis) -> None:
+    with Reader(url) as reader:
+        rows = {row.name: row for row in reader.snapshot().queues}
+    mail = rows["mail"]
+    assert (mail.ready, mail.running, mail.delayed, mail.blocked) == (4, 7, 3, 2)
+    assert (mail.dead, mail.done, mail.cancelled) == (4, 3, 2)
+    assert (mail.stuck, mail.overdue) == (3, 1)
+    assert rows["odd"].problem is not None
+
+
+def test_a_failed_job_is_shown_whole(url: str, server: redis.Redis) -> None:
+    with Reader(url) as reader:
+        [job] = [one for one in reader.page("mail", state="dead").jobs if one.id == "failed-1"]
+        detail = reader.job("mail", "failed-1")
+    assert (job.task, job.error) == ("tasks.fetch", "ConnectionError")
+    assert job.message is not None
+    assert job.message.startswith("502 from http://x/1")
+    assert job.payload() == {"function": "tasks.fetch", "args": ["http://x/1"], "kwargs": {"token": "***"}}
+    assert detail.failure is not None
+    assert (detail.failure.traceback or "").count("\n") == TRACEBACK.count("\n")
+    assert [event.kind for event in detail.history] == ["failed"]
+
+
+def test_a_retry_leaves_what_rq_requeue_leaves(url: str, raw: redis.Redis) -> None:
+    put(raw, "mail", "one", "failed")
+    raw.expire("rq:job:one", 1000)
+    with Writer(url) as writer:
+        writer.apply(writer.plan("retry", "mail"))
+    record: dict[bytes, bytes] = raw.hgetall("rq:job:one")  # type: ignore[assignment]
+    assert raw.lrange("rq:queue:mail", 0, -1) == [b"one"]
+    assert raw.zcard("rq:failed:mail") == 0
+    assert (record[b"status"], record[b"started_at"], record[b"ended_at"]) == (b"queued", b"", b"")
+    assert zlib.decompress(record[b"exc_info"]) == b""
+    assert record[b"enqueued_at"] > record[b"created_at"]
+    assert raw.ttl("rq:job:one") > 0  # as RQ leaves it
+
+
+def test_undo_restores_every_state(url: str, server: redis.Redis) -> None:
+    before = contents(server)
+    with Writer(url) as writer:
+        for verb in ("retry", "run", "cancel", "requeue", "bury", "discard"):
+            result = writer.apply(writer.plan(verb, "mail", stuck=verb in ("requeue", "bury")))
+            assert result.applied, verb
+            assert contents(server) != before
+            assert writer.undo(result.batch).restored == result.applied
+            assert contents(server) == before, verb
+
+
+def test_a_running_job_whose_worker_lives_is_left_alone(url: str, raw: redis.Redis) -> None:
+    put(raw, "mail", "one", "started")
+    with Writer(url) as writer:
+        for verb in ("requeue", "bury"):
+            plan = writer.plan(verb, "mail", ids=["one"])
+            assert (plan.count, len(plan.tail.skipped)) == (0, 1), verb
+
+
+def test_a_job_that_others_wait_for_is_not_discarded(url: str, server: redis.Redis) -> None:
+    with Writer(url) as writer:
+        result = writer.apply(writer.plan("discard", "mail", ids=["parent", "finished-1"]))
+    assert result.applied == 1
+    assert server.exists("rq:job:parent")
+    assert not server.exists("rq:job:finished-1")
+
+
+def test_a_job_that_rq_requeues_at_the_same_time_is_left_alone(url: str, raw: redis.Redis) -> None:
+    put(raw, "mail", "one", "failed")
+    with Writer(url) as writer:
+        plan = writer.plan("retry", "mail")
+        raw.zrem("rq:failed:mail", "one")  # the first of the two steps of rq requeue
+        result = writer.apply(plan)
+    assert (result.applied, result.skipped_count) == (0, 1)
+    assert raw.llen("rq:queue:mail") == 0

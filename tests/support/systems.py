@@ -1,0 +1,54 @@
+"""The queue systems themselves, installed for the tests that run them: each in a folder of its own beside the tests.
+
+They are not among what the project is developed with, since some need other versions of redis-py than qdeck.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+FOLDER: Final = Path(__file__).parents[2] / ".systems"
+WAIT_S: Final = 300
+
+
+@cache
+def python_with(*packages: str) -> str:
+    """Return the Python of an environment that has these packages; skips the test where they cannot be installed."""
+    home = _installed("python", packages)
+    return str(home / "bin" / "python")
+
+
+def _installed(kind: str, packages: tuple[str, ...]) -> Path:
+    home = FOLDER / f"{kind}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:12]}"
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        if not (home / ".installed").exists():
+            install = _install_python
+            failed = install(home, packages)
+            if failed:
+                pytest.skip(f"{' '.join(packages)} cannot be installed here: {failed[-200:]}")
+            (home / ".installed").write_text(" ".join(packages))
+    return home
+
+
+def _install_python(home: Path, packages: tuple[str, ...]) -> str:
+    for command in (
+        [sys.executable, "-m", "venv", str(home)],
+        [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", *packages],
+    ):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        if done.returncode:
+            return done.stderr
+    return ""
