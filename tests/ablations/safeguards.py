@@ -169,10 +169,10 @@ SAFEGUARDS: Final = (
         tests=("tests/core/_engine/test_edges.py", "tests/core/_engine/test_machine.py"),
     ),
     Safeguard(
-        name="last turn of a schedule, kept by its queue",
-        prevents="a ticker that was frozen makes a turn again",
+        name="last run of a schedule, kept by its queue",
+        prevents="a ticker that was frozen makes a run again",
         file="core/qdeck/_schedules/lua/tick.lua",
-        text="  if turn > mark and ",
+        text="  if run > handled_until and ",
         without="  if ",
         tests=("tests/core/_schedules/test_ticker.py",),
     ),

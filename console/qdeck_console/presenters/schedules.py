@@ -95,11 +95,14 @@ TABLE: Final = Table[ScheduleRow, View](
     Column("last", 9, _last, right=True),
     Column("outcome", 12, lambda row, _: _outcome(row), lead=1),
     Column(
-        "missed", 7, lambda row, _: fmt.cell(fmt.count(row.missed), "warn" if row.missed else _plain(row)), right=True
+        "missed",
+        7,
+        lambda row, _: fmt.cell(fmt.count(row.missed_runs), "warn" if row.missed_runs else _plain(row)),
+        right=True,
     ),
     Column("cron", 17, lambda row, cell: [(cut_end(safe_text(row.cron, limit=80), cell.width), _plain(row))], lead=1),
     Column("queue", 24, _queue),
-    Column("made", 8, lambda row, _: fmt.cell(fmt.count(row.made), _plain(row)), right=True),
+    Column("made", 8, lambda row, _: fmt.cell(fmt.count(row.jobs_made), _plain(row)), right=True),
     sign=lambda row, _: state(row)[:2],
     most=60,
 )
@@ -127,7 +130,8 @@ def side(row: ScheduleRow, cells: int, *, now_ms: int, hide: Naming) -> list[Lin
     facts: list[tuple[str, str]] = [
         ("cron", row.cron), ("time zone", row.tz), ("missed turns", _POLICY.get(row.policy, row.policy)),
         ("next", _at(row.next_ms, now_ms, ahead=True)), ("last turn", _at(row.last_ms, now_ms)),
-        ("its outcome", row.last_outcome or fmt.NONE), ("missed", f"{row.missed:,}"), ("made", f"{row.made:,}"),
+        ("its outcome", row.last_outcome or fmt.NONE), ("missed", f"{row.missed_runs:,}"),
+        ("made", f"{row.jobs_made:,}"),
     ]  # fmt: skip
     found += [
         pair(label, [(cut_end(safe_text(text, limit=120), cells - len(label) - 2), "text")], cells)

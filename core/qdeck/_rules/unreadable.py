@@ -21,7 +21,7 @@ from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck._schedules import store
-from qdeck._schedules.model import read_definition, read_past
+from qdeck._schedules.model import read_definition, read_state
 from qdeck.adapters.native.unreadable import garbage, other_type
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ STORED: Final = (
     Stored(key=keys.ACTIVITY, kind="stream", is_ours=lambda _, entry: activity.read_entry(entry) is not None),
     Stored(key=keys.UNDO, kind="hash", is_ours=lambda _, kept: _is_batch(kept)),
     Stored(key=store.SCHEDULES, kind="hash", is_ours=_is_schedule),
-    Stored(key=store.STATE, kind="hash", is_ours=lambda name, line: not name or read_past(line).readable),
+    Stored(key=store.STATE, kind="hash", is_ours=lambda name, line: not name or read_state(line).readable),
     Stored(key=history.LATEST, kind="hash", is_ours=_is_sample),
     Stored(key=since.KEY, kind="string", is_ours=lambda _, noted: _is_json(noted)),
     Stored(key="qdeck:health", kind="hash", is_ours=lambda name, told: name != b"metrics" or _is_json(told)),

@@ -1,1 +1,1 @@
-"""Cron schedules: rules that make jobs, each turn once however many tickers there are."""
+"""Cron schedules: rules that make jobs, each run once however many tickers there are."""

@@ -1,4 +1,4 @@
-"""What a schedule is: its definition as it is stored, and what a reader sees of it."""
+"""What a schedule is: its stored definition, its stored state, and its row for operators."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import digits, whole
 from qdeck._errors import InvalidOption, PayloadTooLarge
-from qdeck._schedules.rule import Rule, rule_of
+from qdeck._schedules.cron_rule import CronRule, rule_of
 
 if TYPE_CHECKING:
     from qdeck._engine.transitions import NewJob
 
 MISSED: Final = ("skip", "once", "all")
-MOST_MISSED: Final = 100  # turns that `all` makes up for at most
+MAX_MISSED: Final = 100  # missed runs that `all` makes at most
 MAX_BODY: Final = 64 * 1024
 AHEAD_S: Final = 120
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,95}")
@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,95}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A rule and the job that it makes. Tail and body are those of the engine, the same for every turn."""
+    """A rule and the job that it makes. Template and body are those of the engine, the same for every run."""
 
     name: str
     queue: str
@@ -39,7 +39,7 @@ class Definition:
 
     @classmethod
     def of(cls, name: str, queue: str, job: NewJob, *, cron: str, tz: str = "UTC", missed: str = "once") -> Definition:
-        """The definition of a schedule that makes such jobs; raises when something about it is wrong."""
+        """Return the definition of a schedule that makes such jobs; raise for invalid values."""
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidOption(
                 f"schedule name {name!r} is not valid",
@@ -57,7 +57,7 @@ class Definition:
                 f"arguments of schedule {name!r} take {len(job.body):,} bytes, the limit is {MAX_BODY:,}",
                 hint="store the data elsewhere and pass where it is",
             )
-        Rule(cron, tz)  # raises when there is no such rule; one that is over by now stands in a program rightly
+        CronRule(cron, tz)  # raises for an invalid rule; one that is over by now is valid
         task = job.template.split("\n", 1)[0].split(" ", 2)[2]
         return cls(
             name=name,
@@ -72,16 +72,16 @@ class Definition:
             unique=job.unique,
         )
 
-    def rule(self) -> Rule:
-        """When its turns are."""
+    def rule(self) -> CronRule:
+        """Return its cron rule."""
         return rule_of(self.cron, self.tz)
 
-    def turn_id(self, turn: int) -> str:
-        """The id of the job of one turn: whoever makes it, it is one."""
-        return f"cron:{self.name}:{datetime.fromtimestamp(turn, UTC):%Y%m%dT%H%M%SZ}"
+    def run_id(self, run: int) -> str:
+        """Return the id of the job of one run: made twice, it is one job."""
+        return f"cron:{self.name}:{datetime.fromtimestamp(run, UTC):%Y%m%dT%H%M%SZ}"
 
     def encode(self) -> bytes:
-        """The definition as it is stored; equal definitions are equal bytes."""
+        """Return the definition as it is stored; equal definitions are equal bytes."""
         return codec.encode_json(
             {
                 "v": 1,
@@ -99,56 +99,56 @@ class Definition:
 
 
 def read_definition(name: str, raw: bytes) -> Definition:
-    """Reads a stored definition; raises `ValueError` when it is none of ours."""
-    said = codec.decode_json(raw)
-    if not isinstance(said, dict) or said.get("v") != 1:
+    """Read a stored definition; raise `ValueError` for another text."""
+    stored = codec.decode_json(raw)
+    if not isinstance(stored, dict) or stored.get("v") != 1:
         raise ValueError("is not a definition of version 1")
     fields: dict[str, Any] = {}
     for field in ("queue", "task", "cron", "tz", "missed", "template", "body", "unique"):
-        if not isinstance(said.get(field), str):
+        if not isinstance(stored.get(field), str):
             raise ValueError(f"has no {field}")
-        fields[field] = said[field]
-    priority = whole(said.get("priority"))
+        fields[field] = stored[field]
+    priority = whole(stored.get("priority"))
     if priority is None:
         raise ValueError("has no priority")
     return Definition(name=name, priority=priority, **(fields | {"body": fields["body"].encode()}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """What is known about a schedule's runs."""
+class ScheduleState:
+    """What is stored about the runs of a schedule."""
 
     enabled: bool = True
     since_ms: int = 0
-    turn: int = 0  # the last that is settled, in seconds
+    last_run: int = 0  # the last run that was handled, in seconds
     last_ms: int = 0
-    missed: int = 0
-    made: int = 0
+    missed_runs: int = 0
+    jobs_made: int = 0
     outcome: str = ""
     last_id: str = ""
     readable: bool = True
 
-    def mark(self, now: int) -> int:
+    def handled_until(self, now: int) -> int:
         """Turns after this moment are still to come, in seconds."""
-        # A turn far ahead was settled while the server's clock was wrong.
-        return max(self.turn if self.turn <= now + AHEAD_S else now, self.since_ms // 1000)
+        # A run far ahead was recorded while the server's clock was wrong.
+        return max(self.last_run if self.last_run <= now + AHEAD_S else now, self.since_ms // 1000)
 
 
-def read_past(raw: bytes | None) -> Past:
-    """Reads the line that the script keeps; what is missing or broken counts as nothing known."""
+def read_state(raw: bytes | None) -> ScheduleState:
+    """Read the line that the script keeps; what is missing or broken counts as no runs."""
     words = (raw or b"").decode("utf-8", "replace").split(" ")
     found = [number for word in words[:6] if (number := digits(word)) is not None]
     if len(words) != 8 or len(found) != 6:
-        return Past(readable=raw is None)
-    enabled, since, turn, last, missed, made = found
+        return ScheduleState(readable=raw is None)
+    enabled, since, run, last, missed, made = found
     outcome, last_id = words[6:]
-    return Past(
+    return ScheduleState(
         enabled=enabled == 1,
         since_ms=since,
-        turn=turn,
+        last_run=run,
         last_ms=last,
-        missed=missed,
-        made=made,
+        missed_runs=missed,
+        jobs_made=made,
         outcome="" if outcome == "-" else outcome,
         last_id="" if last_id == "-" else last_id,
     )
@@ -156,7 +156,7 @@ def read_past(raw: bytes | None) -> Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow:
-    """One schedule as an operator sees it. `late_s` tells that a turn is due and nobody made it: no ticker runs."""
+    """One schedule, as operators see it. `late_s` is set when a run is due and no ticker made it."""
 
     name: str
     queue: str = ""
@@ -169,10 +169,10 @@ class ScheduleRow:
     enabled: bool = True
     next_ms: int | None = None
     last_ms: int | None = None
-    last_turn_ms: int | None = None
+    last_run_ms: int | None = None
     last_id: str | None = None
     last_outcome: str | None = None
-    missed: int = 0
-    made: int = 0
+    missed_runs: int = 0
+    jobs_made: int = 0
     late_s: float | None = None
     problem: str = ""

@@ -1,4 +1,4 @@
-"""The ticker: makes the jobs of schedules as their turns come. Any number of them may run; each turn is made once."""
+"""The ticker: makes the jobs of due schedule runs. Any number of tickers may work; each run is made once."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
 from qdeck._schedules import store
-from qdeck._schedules.model import AHEAD_S, MOST_MISSED, Definition, Past, read_definition
+from qdeck._schedules.model import AHEAD_S, MAX_MISSED, Definition, ScheduleState, read_definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from qdeck._redis import AsyncClient
-    from qdeck._schedules.rule import Rule
+    from qdeck._schedules.cron_rule import CronRule
 
 _log = logging.getLogger(__name__)
-POLL_S: Final = 15.0  # how late a change of the schedules may be noticed
-PUNCTUAL_S: Final = 60  # a turn that is not later than this was not missed
+POLL_S: Final = 15.0  # how late a change of a schedule may take effect
+PUNCTUAL_S: Final = 60  # a run that is later than this is missed
 RETRY_S: Final = 1.0
 WATCHED: Final = 50
-_AT_ONCE: Final = 20  # schedules between two looks at what other tickers have done meanwhile
+_AT_ONCE: Final = 20  # schedules between two reads of what other tickers made
 _SPREAD_S: Final = 0.02
 
 
@@ -33,17 +33,17 @@ def _no_event(_: dict[str, Any]) -> None:
 
 
 @dataclass(slots=True)
-class _Known:
+class _Scheduled:
     definition: Definition
-    rule: Rule
-    mark: int
+    rule: CronRule
+    handled_until: int
     due: int | None
 
 
 class Ticker:
-    """Makes jobs as the schedules of a server say, by the server's clock, until it is cancelled.
+    """Makes the jobs of a server's schedules, by the server's clock, until cancelled.
 
-    `declared` are definitions that this program wants to be there; they are stored when the server can be reached.
+    `declared` are the schedules of this program; they are stored as soon as the server can be reached.
     """
 
     def __init__(
@@ -61,73 +61,75 @@ class Ticker:
         self._revision: bytes | None = None
         self._opened = False
         self._stored: dict[str, Definition] = {}
-        self._known: dict[str, _Known] = {}
+        self._scheduled: dict[str, _Scheduled] = {}
         self._paused: set[str] = set()
         self._broken: dict[str, str] = {}
         self._watched: dict[str, tuple[str, str]] = {}
         self._watched_at = 0.0
-        self._troubled = ""
-        self._look_ms = 0
+        self._reported_failure = ""
+        self._read_ms = 0
         self._offset = 0.0
         self._synced = False
 
     async def run(self) -> None:
-        """Ticks until it is cancelled. Trouble with the server, or with one schedule, is told and survived."""
+        """Tick until cancelled. A failure of the server, or of one schedule, is reported and retried."""
         while True:
             try:
-                wait_s = await self.turn()
-                self._troubled = ""
+                wait_s = await self.tick()
+                self._reported_failure = ""
             except QdeckError as error:
-                self._tell_trouble(str(error))
+                self._report_failure(str(error))
                 lost = isinstance(error, ServerUnreachable | OutcomeUnknown | ServerRefused)
                 wait_s = (RETRY_S if lost else POLL_S) * random.uniform(0.5, 1.5)  # noqa: S311 - spreads tickers, guards nothing
             except Exception:  # noqa: BLE001 - logged with its traceback
-                # Nobody else would tick in a program that has one ticker: the next turn may go better.
+                # The program may have no other ticker: continue.
                 _log.exception("a ticker failed")
                 wait_s = RETRY_S * 5
             await asyncio.sleep(wait_s)
 
-    async def turn(self) -> float:
-        """Makes what is due now; returns for how many seconds nothing will be."""
+    async def tick(self) -> float:
+        """Make what is due now; return for how many seconds nothing will be due."""
         if self._stored != self._declared:
             await self._register()
         due = self._due_names(self._now)
-        look_ms, revision, past = await self._client.run(store.peek(due))
-        if not self._opened or revision != self._revision or look_ms < self._look_ms - 1000 * AHEAD_S:
-            # The last one: the server's clock went back, and what was settled meanwhile is not to be believed.
-            look_ms, past = await self._open()
-        self._look_ms = look_ms
-        self._set_clock(look_ms)
-        due = self._due_names(look_ms // 1000)
-        random.shuffle(due)  # of many tickers each begins with others
+        read_ms, revision, states = await self._client.run(store.peek(due))
+        if not self._opened or revision != self._revision or read_ms < self._read_ms - 1000 * AHEAD_S:
+            # If the server's clock went back, what was recorded meanwhile is not valid.
+            read_ms, states = await self._open()
+        self._read_ms = read_ms
+        self._set_clock(read_ms)
+        due = self._due_names(read_ms // 1000)
+        random.shuffle(due)  # each of many tickers begins elsewhere
         for at in range(0, len(due), _AT_ONCE):
             part = due[at : at + _AT_ONCE]
             if at:
-                look_ms, _, past = await self._client.run(store.peek(part))
+                read_ms, _, states = await self._client.run(store.peek(part))
             for name in part:
-                await self._serve(self._known[name], past.get(name), look_ms)
+                await self._make_runs(self._scheduled[name], states.get(name), read_ms)
         if self._watched and time.monotonic() - self._watched_at >= min(self._poll, POLL_S):
             self._watched_at = time.monotonic()
-            await self._note_outcomes()
-        return self._rest()
+            await self._record_outcomes()
+        return self._seconds_to_next()
 
     @property
     def _now(self) -> int:
         return int(time.monotonic() + self._offset) if self._synced else 0
 
-    def _set_clock(self, look_ms: int) -> None:
-        self._offset = look_ms / 1000 - time.monotonic()
+    def _set_clock(self, read_ms: int) -> None:
+        self._offset = read_ms / 1000 - time.monotonic()
         self._synced = True
 
     def _due_names(self, now: int) -> list[str]:
-        return [name for name, known in self._known.items() if known.due is not None and known.due <= now]
+        return [
+            name for name, scheduled in self._scheduled.items() if scheduled.due is not None and scheduled.due <= now
+        ]
 
-    def _rest(self) -> float:
-        coming = [known.due for known in self._known.values() if known.due is not None]
+    def _seconds_to_next(self) -> float:
+        coming = [scheduled.due for scheduled in self._scheduled.values() if scheduled.due is not None]
         if not coming:
             return self._poll
         left = min(coming) - (time.monotonic() + self._offset)
-        # The first of many tickers does it, and the others find it done: not all at the same moment.
+        # Spread many tickers: the first makes the run, and the others find it made.
         return max(0.001, min(left + random.uniform(0.0, _SPREAD_S), self._poll))  # noqa: S311 - guards nothing
 
     async def _register(self) -> None:
@@ -140,77 +142,77 @@ class Ticker:
         for name in [name for name in self._stored if name not in self._declared]:
             del self._stored[name]
 
-    async def _open(self) -> tuple[int, dict[str, Past]]:
-        book = await self._client.run(store.open_book())
-        if book.revision is None and self._stored:
-            # Somebody emptied the server: what this program declares belongs there all the same.
+    async def _open(self) -> tuple[int, dict[str, ScheduleState]]:
+        stored = await self._client.run(store.read_all())
+        if stored.revision is None and self._stored:
+            # The server was emptied: store the declared schedules again.
             self._stored.clear()
             await self._register()
-            book = await self._client.run(store.open_book())
-        self._known.clear()
-        self._forget_broken(book.definitions)
-        for name, raw in book.definitions.items():
-            past = book.past[name]
-            if not past.enabled:
+            stored = await self._client.run(store.read_all())
+        self._scheduled.clear()
+        self._forget_broken(stored.definitions)
+        for name, raw in stored.definitions.items():
+            state = stored.states[name]
+            if not state.enabled:
                 continue
             try:
                 definition = read_definition(name, raw)
                 rule = definition.rule()
             except ValueError as error:
-                self._tell_broken(name, str(error))
+                self._report_broken(name, str(error))
                 continue
-            mark = past.mark(book.now_ms // 1000)
-            self._known[name] = _Known(definition, rule, mark, rule.next(mark))
-        self._revision, self._opened = book.revision, True
-        return book.now_ms, book.past
+            handled_until = state.handled_until(stored.now_ms // 1000)
+            self._scheduled[name] = _Scheduled(definition, rule, handled_until, rule.next(handled_until))
+        self._revision, self._opened = stored.revision, True
+        return stored.now_ms, stored.states
 
-    async def _serve(self, known: _Known, past: Past | None, look_ms: int) -> None:
-        """Makes the turns of one schedule that are due, unless another ticker has."""
-        name, now = known.definition.name, look_ms // 1000
-        mark = 0 if past is None else past.mark(now)
-        if mark > known.mark:
-            known.mark, known.due = mark, known.rule.next(mark)
-            if known.due is None or known.due > now:
+    async def _make_runs(self, scheduled: _Scheduled, state: ScheduleState | None, read_ms: int) -> None:
+        """Make the due runs of one schedule, unless another ticker has."""
+        name, now = scheduled.definition.name, read_ms // 1000
+        handled_until = 0 if state is None else state.handled_until(now)
+        if handled_until > scheduled.handled_until:
+            scheduled.handled_until, scheduled.due = handled_until, scheduled.rule.next(handled_until)
+            if scheduled.due is None or scheduled.due > now:
                 return
-        turns, missed, upto = self._choose(known, now)
+        runs, missed, until = self._choose_runs(scheduled, now)
         try:
-            ticked = await self._client.run(store.tick(known.definition, look_ms, turns, upto))
+            ticked = await self._client.run(store.tick(scheduled.definition, read_ms, runs, until))
             if ticked.stale:
-                return  # this program stood still meanwhile: it looks again
+                return  # this program was suspended meanwhile: it reads again
             made = ticked.made
-            if turns and not made and ticked.mark >= upto:
-                # Another ticker made it. It may have ended before it could note that, so this one does.
-                made = [known.definition.turn_id(upto)]
-            await self._client.run(store.settle(name, upto, missed, made))
+            if runs and not made and ticked.handled_until >= until:
+                # Another ticker made it. It may have died before it recorded that, so this one does.
+                made = [scheduled.definition.run_id(until)]
+            await self._client.run(store.record_runs(name, until, missed, made))
         except (ServerUnreachable, OutcomeUnknown):
             raise
         except QdeckError as error:
-            # One queue that refuses (another program has its keys) must not hold up the other schedules.
-            self._tell_broken(name, str(error))
-            known.due = now + round(POLL_S)
+            # A queue that refuses (another program has its keys) must not block the other schedules.
+            self._report_broken(name, str(error))
+            scheduled.due = now + round(POLL_S)
             return
         self._broken.pop(name, None)
-        known.mark, known.due = upto, known.rule.next(upto)
+        scheduled.handled_until, scheduled.due = until, scheduled.rule.next(until)
         if ticked.made:
-            self._watched[name] = (known.definition.queue, ticked.made[-1])
+            self._watched[name] = (scheduled.definition.queue, ticked.made[-1])
             while len(self._watched) > WATCHED:
                 self._watched.pop(next(iter(self._watched)))
-            told: dict[str, Any] = {"event": "ticked", "schedule": name, "queue": known.definition.queue}
-            self._event(told | {"ids": ticked.made, "missed": missed})
+            event: dict[str, Any] = {"event": "ticked", "schedule": name, "queue": scheduled.definition.queue}
+            self._event(event | {"ids": ticked.made, "missed": missed})
 
-    def _choose(self, known: _Known, now: int) -> tuple[list[int], int, int]:
-        """Which of the due turns to make, how many are missed, and up to which all are settled."""
-        policy = known.definition.missed
-        turns, before = known.rule.between(known.mark, now, MOST_MISSED if policy == "all" else 1)
-        if not turns:
+    def _choose_runs(self, scheduled: _Scheduled, now: int) -> tuple[list[int], int, int]:
+        """Return which of the due runs to make, how many are missed, and until when all are handled."""
+        policy = scheduled.definition.missed
+        runs, before = scheduled.rule.last_runs(scheduled.handled_until, now, MAX_MISSED if policy == "all" else 1)
+        if not runs:
             return [], 0, now
-        upto = turns[-1]
-        if policy == "skip" and upto < now - PUNCTUAL_S:
-            return [], before + len(turns), upto
-        return turns, before, upto
+        until = runs[-1]
+        if policy == "skip" and until < now - PUNCTUAL_S:
+            return [], before + len(runs), until
+        return runs, before, until
 
-    async def _note_outcomes(self) -> None:
-        """Notes how jobs ended that this ticker made, for when their records are gone."""
+    async def _record_outcomes(self) -> None:
+        """Record how the jobs of this ticker ended, before their records are gone."""
         by_queue: dict[str, dict[str, str]] = {}
         for name, (queue, job_id) in self._watched.items():
             by_queue.setdefault(queue, {})[job_id] = name
@@ -219,20 +221,20 @@ class Ticker:
             for job_id, name in names.items():
                 state = found.get(job_id, "")
                 if state in store.ENDED:
-                    await self._client.run(store.note_outcome(name, job_id, state))
+                    await self._client.run(store.record_outcome(name, job_id, state))
                 if state in store.ENDED or not state:
                     self._watched.pop(name, None)
 
-    def _tell_trouble(self, why: str) -> None:
-        # Once per trouble, not once per try: it may last for hours.
-        if why != self._troubled:
-            self._troubled = why
-            self._event({"event": "waiting", "what": "schedules", "error": why})
+    def _report_failure(self, error: str) -> None:
+        # Once per failure, not once per attempt: it may last for hours.
+        if error != self._reported_failure:
+            self._reported_failure = error
+            self._event({"event": "waiting", "what": "schedules", "error": error})
 
-    def _tell_broken(self, name: str, why: str) -> None:
-        if self._broken.get(name) != why:
-            self._broken[name] = why
-            self._event({"event": "schedule_broken", "schedule": name, "error": why})
+    def _report_broken(self, name: str, error: str) -> None:
+        if self._broken.get(name) != error:
+            self._broken[name] = error
+            self._event({"event": "schedule_broken", "schedule": name, "error": error})
 
     def _forget_broken(self, there: Collection[str]) -> None:
         for name in [name for name in self._broken if name not in there]:

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from qdeck._rules.doctor import Diagnosis, DoctorCheck
     from qdeck._rules.health import HealthReport
     from qdeck._rules.report import document as health_document
+    from qdeck._schedules.cron_rule import CronRule
     from qdeck._schedules.model import MISSED, Definition, ScheduleRow
-    from qdeck._schedules.rule import Rule as CronRule
     from qdeck._settings import Configuration, Settings, Target, Thresholds
     from qdeck._settings import Context as ContextSettings
     from qdeck._settings import load as load_configuration
@@ -285,7 +285,7 @@ _HOMES: Final = {
     "qdeck._settings.limits": "Limits PurgeRule read_rules",
     "qdeck._rules.report": "health_document=document",
     "qdeck._schedules.model": "Definition MISSED ScheduleRow",
-    "qdeck._schedules.rule": "CronRule=Rule",
+    "qdeck._schedules.cron_rule": "CronRule",
     "qdeck._settings": (
         "Configuration ContextSettings=Context Settings Target Thresholds "
         "load_configuration=load read_configuration=read_file"

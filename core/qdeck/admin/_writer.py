@@ -248,7 +248,7 @@ class Writes(Reads):
         from qdeck._deck import journal
         from qdeck._schedules import store
 
-        return journal.noted_schedule(store.run(name), "run", name)
+        return journal.noted_schedule(store.run_now(name), "run", name)
 
     @writes
     def enable_schedule(self, name: str, enabled: bool) -> Program[bool]:

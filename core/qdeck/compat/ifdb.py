@@ -166,11 +166,11 @@ class TaskQueue:
         run = self.app.client.run
         if run(store.register(definition)) != "made":
             turn = definition.rule().next(run(store.clock()) // 1000) or 0
-            return Enqueued(self.app, definition.turn_id(turn), label, created=False)
+            return Enqueued(self.app, definition.run_id(turn), label, created=False)
         if job.due_ms is not None:
             run(store.start_at(schedule, job.due_ms))
         [made] = run(programs.enqueue(self.app.queue, [plain._replace(id=f"cron:{schedule}:{job.id}")]))
-        run(store.note_run(schedule, made.id))
+        run(store.record_job(schedule, made.id))
         return Enqueued(self.app, made.id, label, made.created)
 
 

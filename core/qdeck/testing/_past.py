@@ -102,7 +102,7 @@ class Past:
         if not enabled:
             self._client.run(store.enable(name, False))
         if run:
-            self._client.run(store.run(name))
+            self._client.run(store.run_now(name))
 
     def log(self, at_ms: int, entry: Mapping[str, Any]) -> None:
         """Add an entry to the log of operations."""

@@ -34,7 +34,7 @@ def rows(url: str) -> dict[str, ScheduleRow]:
 
 @pytest.mark.parametrize("size", [(160, 48), (100, 30), (80, 24)])
 def test_every_width_has_its_columns(size: tuple[int, int]) -> None:
-    row = ScheduleRow(name="nightly", queue=MAIL, cron="0 4 * * *", next_ms=90_000, late_s=70, missed=2)
+    row = ScheduleRow(name="nightly", queue=MAIL, cron="0 4 * * *", next_ms=90_000, late_s=70, missed_runs=2)
     [first, second] = present.lines(
         row, size[0], present.View(0, Naming(MAIL.rsplit(":", 2)[0] + ":")), at_cursor=False
     )
@@ -56,7 +56,7 @@ async def test_a_schedule_is_run_paused_and_edited(url: str) -> None:
         await until(pilot, "it made no job yet")
         await pilot.press("g", "n")
         await until(pilot, "nightly made cron:nightly:")
-        await until(pilot, lambda: (rows(url)["nightly"].made, rows(url)["weekly"].made) == (1, 0))
+        await until(pilot, lambda: (rows(url)["nightly"].jobs_made, rows(url)["weekly"].jobs_made) == (1, 0))
         await until(pilot, "ready")
         await pilot.press("p")
         await until(pilot, "nightly is paused")

@@ -32,7 +32,7 @@ async def test_a_schedule_ticks_under_agents_and_no_worker(
         await first.until(lambda: raw.zcard(READY) >= 3)
         ticked = [event for agent in (first, second) for event in agent.events if event["event"] == "ticked"]
     made = [job_id for event in ticked for job_id in event["ids"]]
-    assert len(made) == len(set(made)), "two agents made one turn"
+    assert len(made) == len(set(made)), "two agents made one run"
     assert raw.hlen("qdeck:workers") == 0
     count = raw.zcard(READY)
     await asyncio.sleep(1.2)

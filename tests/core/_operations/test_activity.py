@@ -66,7 +66,7 @@ def test_what_is_done_to_queues_workers_and_schedules_is_told_too(deck: Writer, 
     for _ in range(2):
         deck.write(journal.noted_schedule(store.register(made), "add", "feeds"))
     deck.write(journal.noted_schedule(store.enable("feeds", False), "pause", "feeds"))
-    deck.write(journal.noted_schedule(store.run("feeds"), "run", "feeds"))
+    deck.write(journal.noted_schedule(store.run_now("feeds"), "run", "feeds"))
     told = deck.activity()
     assert [(one.verb, "".join(one.queues) or one.detail) for one in told] == [
         ("pause", QUEUE), ("limit", QUEUE), ("limit", QUEUE), ("resume", QUEUE), ("quiet", "worker w1"),

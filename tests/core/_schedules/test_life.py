@@ -1,4 +1,4 @@
-"""Schedules with real workers, and with tickers that are frozen past their turn."""
+"""Schedules with real workers, and with tickers that are frozen past their run."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def test_a_worker_registers_what_was_declared_and_notices_what_others_add(app: q
 def test_a_ticker_frozen_past_its_turns_and_thawed_makes_no_double(
     app: qdeck.App, raw: redis.Redis, url: str, make_process: Callable[..., PythonProcess], seconds: float, rules: int
 ) -> None:
-    """Two schedulers; one is frozen again and again; the jobs of all turns are done and trimmed at once.
+    """Two schedulers; one is frozen again and again; the jobs of all runs are done and trimmed at once.
 
-    The slow one has more than 200 turns to make twice or to leave out.
+    The slow one has more than 200 runs to make twice or to leave out.
     """
     for rule in range(rules):
         schedule(app, f"feeds-{rule}", "feed", cron="* * * * * *", missed="all")
@@ -93,16 +93,16 @@ def test_a_ticker_frozen_past_its_turns_and_thawed_makes_no_double(
         return Counter(word for line in told for word in line.split("'") if word.startswith("cron:"))
 
     def nothing_left_out(rule: int) -> bool:
-        """The turns of a rule are one second apart."""
-        turns = sorted(turn_of(job) for job in made() if job.startswith(f"cron:feeds-{rule}:"))
-        return len(turns) >= seconds - 3 and {b - a for a, b in itertools.pairwise(turns)} == {1}
+        """The runs of a rule are one second apart."""
+        runs = sorted(turn_of(job) for job in made() if job.startswith(f"cron:feeds-{rule}:"))
+        return len(runs) >= seconds - 3 and {b - a for a, b in itertools.pairwise(runs)} == {1}
 
-    # The one that was thawed last may have a turn still to tell of.
+    # The one that was thawed last may have a run still to tell of.
     wait_until(lambda: all(nothing_left_out(rule) for rule in range(rules)))
     for process in schedulers:
         process.kill9()
     assert set(made().values()) == {1}
-    assert [row.missed for row in app.client.run(store.read())] == [0] * rules
+    assert [row.missed_runs for row in app.client.run(store.read())] == [0] * rules
 
 
 async def test_turns_go_on_through_a_connection_that_breaks_all_the_time(
@@ -125,9 +125,9 @@ async def test_turns_go_on_through_a_connection_that_breaks_all_the_time(
     for client in clients:
         await client.close()
     jobs: Any = raw.zrange(f"{{{QUEUE}}}:ready", 0, -1)
-    turns = sorted(turn_of(job.decode()) for job in jobs)
-    assert len(turns) >= 3
-    assert {b - a for a, b in itertools.pairwise(turns)} == {1}
+    runs = sorted(turn_of(job.decode()) for job in jobs)
+    assert len(runs) >= 3
+    assert {b - a for a, b in itertools.pairwise(runs)} == {1}
 
 
 def turn_of(job: str) -> float:

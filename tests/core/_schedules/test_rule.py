@@ -1,4 +1,4 @@
-"""When turns are: tables of daylight saving, and what holds for any rule at any time."""
+"""When runs are: tables of daylight saving, and what holds for any rule at any time."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from support.versions import NEEDS_CRONITER_6_2
 ZONES = ("Europe/Madrid", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia", "UTC")
 
 
-def turns(cron: str, tz: str, start: str, count: int) -> list[str]:
+def runs(cron: str, tz: str, start: str, count: int) -> list[str]:
     zone = ZoneInfo(tz)
     moment = int(datetime.fromisoformat(start).replace(tzinfo=zone).timestamp())
     found = islice(CronRule(cron, tz).after(moment), count)
-    return [datetime.fromtimestamp(turn, zone).strftime("%d %H:%M %z") for turn in found]
+    return [datetime.fromtimestamp(run, zone).strftime("%d %H:%M %z") for run in found]
 
 
 TABLE = [
@@ -50,7 +50,7 @@ TABLE = [
 @pytest.mark.parametrize(("cron", "tz", "start", "wanted"), TABLE)
 def test_daylight_saving_makes_neither_a_double_nor_a_gap(cron: str, tz: str, start: str, wanted: str) -> None:
     expected = wanted.split("|")
-    assert turns(cron, tz, start, len(expected)) == expected
+    assert runs(cron, tz, start, len(expected)) == expected
 
 
 minutes = st.sampled_from(["0", "30", "*/15", "*", "7,37", "59", "0-5"])
@@ -108,9 +108,9 @@ def test_each_matching_time_of_the_clock_has_one_turn(cron: str, tz: str, moment
         expected |= {int(first), int(again)} if every_hour and again > first else {int(first)}
     until = moment + int(span.total_seconds())
     rule = CronRule(cron, tz)
-    found = [turn for turn in islice(rule.after(moment), 2000) if turn <= until]
-    assert found == sorted(turn for turn in expected if moment < turn <= until)
-    kept, before = rule.between(moment, until, 10)
+    found = [run for run in islice(rule.after(moment), 2000) if run <= until]
+    assert found == sorted(run for run in expected if moment < run <= until)
+    kept, before = rule.last_runs(moment, until, 10)
     assert kept == found[-10:]
     assert before == max(0, min(len(found), 300) - 10)
 
@@ -179,12 +179,12 @@ def test_a_zone_that_is_none_is_refused(tz: str) -> None:
 def test_odd_expressions_and_odd_zones(cron: str, tz: str, start: str, wanted: list[str]) -> None:
     zone = ZoneInfo(tz)
     moment = int(datetime.fromisoformat(start).replace(tzinfo=zone).timestamp())
-    turns = islice(CronRule(cron, tz).after(moment), len(wanted))
-    assert [datetime.fromtimestamp(turn, zone).isoformat() for turn in turns] == wanted
+    runs = islice(CronRule(cron, tz).after(moment), len(wanted))
+    assert [datetime.fromtimestamp(run, zone).isoformat() for run in runs] == wanted
 
 
 def test_a_rule_that_nobody_served_for_decades_holds_nobody_up() -> None:
-    kept, before = CronRule("* * * * * *").between(0, 1_800_000_000, 100)
+    kept, before = CronRule("* * * * * *").last_runs(0, 1_800_000_000, 100)
     assert len(kept) == 100
     assert kept[-1] == 1_800_000_000
     assert before == 200

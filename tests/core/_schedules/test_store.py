@@ -39,11 +39,11 @@ async def test_in_asyncio_it_is_the_same(app: qdeck.App) -> None:
 
 def test_a_changed_definition_replaces_and_keeps_the_last_turn(app: qdeck.App) -> None:
     schedule(app, "feeds", "feed", cron="* * * * *")
-    turn = app.client.run(store.clock()) // 60_000 * 60
-    app.client.run(store.settle("feeds", turn, 3, ["cron:feeds:x"]))
+    run = app.client.run(store.clock()) // 60_000 * 60
+    app.client.run(store.record_runs("feeds", run, 3, ["cron:feeds:x"]))
     assert schedule(app, "feeds", "feed", 1, cron="*/2 * * * *") == "changed"
     seen = row(app)
-    assert (seen.cron, seen.last_turn_ms, seen.missed, seen.made) == ("*/2 * * * *", turn * 1000, 3, 1)
+    assert (seen.cron, seen.last_run_ms, seen.missed_runs, seen.jobs_made) == ("*/2 * * * *", run * 1000, 3, 1)
 
 
 def test_a_pause_stays_when_the_program_registers_again(app: qdeck.App) -> None:
@@ -62,19 +62,19 @@ def test_turns_of_a_pause_are_not_made_up_for(app: qdeck.App, raw: redis.Redis) 
     schedule(app, "feeds", "feed", cron="* * * * *", missed="all")
     app.client.run(store.enable("feeds", False))
     app.client.run(store.enable("feeds", True))
-    past = app.client.run(store.open_book()).past["feeds"]
-    assert abs(past.mark(int(time.time())) - time.time()) < 5
+    past = app.client.run(store.read_all()).states["feeds"]
+    assert abs(past.handled_until(int(time.time())) - time.time()) < 5
 
 
 def test_run_now_makes_a_job_and_leaves_the_turns(app: qdeck.App, raw: redis.Redis) -> None:
     schedule(app, "feeds", "feed", 1, cron="0 0 1 1 *")
     before = row(app)
-    job_id = app.client.run(store.run("feeds"))
+    job_id = app.client.run(store.run_now("feeds"))
     assert job_id.startswith("cron:feeds:")
     assert raw.zrange(f"{{{QUEUE}}}:ready", 0, -1) == [job_id.encode()]
     seen = row(app)
     assert (seen.next_ms, seen.last_id, seen.last_outcome) == (before.next_ms, job_id, "ready")
-    assert seen.last_turn_ms is None
+    assert seen.last_run_ms is None
 
 
 def test_edit_changes_what_is_given(app: qdeck.App) -> None:
@@ -103,24 +103,24 @@ def test_two_edits_of_one_look_are_not_both_done(app: qdeck.App) -> None:
 
 
 def test_a_moved_or_removed_schedule_leaves_no_late_turn_behind(app: qdeck.App, raw: redis.Redis) -> None:
-    """A ticker that looked before the change comes with its turn after it."""
+    """A ticker that looked before the change comes with its run after it."""
     schedule(app, "feeds", "feed", cron="* * * * * *")
     old = app.schedules["feeds"]
     schedule(app, "feeds", "feed", cron="* * * * * *", _queue="other:actions")
     look = app.client.run(store.clock())
     late = app.client.run(store.tick(old, look, [look // 1000 + 5], look // 1000 + 5))
     assert late.made == []
-    # It moves back: then its turns are made there again, at once.
+    # It moves back: then its runs are made there again, at once.
     schedule(app, "feeds", "feed", cron="* * * * * *")
-    turn = look // 1000 + 5
-    assert app.client.run(store.tick(old, look, [turn], turn)).made
+    run = look // 1000 + 5
+    assert app.client.run(store.tick(old, look, [run], run)).made
     app.client.run(store.remove("feeds"))
-    assert app.client.run(store.tick(old, look, [turn + 5], turn + 5)).made == []
+    assert app.client.run(store.tick(old, look, [run + 5], run + 5)).made == []
     assert app.client.run(store.read()) == []
 
 
 def test_what_is_not_there_is_told(app: qdeck.App) -> None:
-    for program in (store.remove("x"), store.enable("x", True), store.run("x"), store.edit("x", cron="* * * * *")):
+    for program in (store.remove("x"), store.enable("x", True), store.run_now("x"), store.edit("x", cron="* * * * *")):
         with pytest.raises(qdeck.UnknownJob, match="no schedule 'x'"):
             app.client.run(program)
 

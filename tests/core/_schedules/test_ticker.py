@@ -1,4 +1,4 @@
-"""Tickers: each turn is made once, whoever is late, and what is missed is treated as the schedule says."""
+"""Tickers: each run is made once, whoever is late, and what is missed is treated as the schedule says."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rewind(raw: redis.Redis, name: str, seconds: int) -> None:
 async def tick_once(app: qdeck.App, **more: Any) -> Ticker:
     client = AsyncClient(app.endpoint)
     ticker = Ticker(client, **more)
-    await ticker.turn()
+    await ticker.tick()
     await client.close()
     return ticker
 
@@ -62,16 +62,16 @@ async def test_a_turn_is_a_job_with_the_options_of_the_schedule(app: qdeck.App, 
     rewind(raw, "feeds", 61)
     await tick_once(app, on_event=events.append)
     [made] = ids(raw)
-    turn = int(time.time()) // 60 * 60
-    assert made == f"cron:feeds:{datetime.fromtimestamp(turn, UTC):%Y%m%dT%H%M%SZ}"
+    run = int(time.time()) // 60 * 60
+    assert made == f"cron:feeds:{datetime.fromtimestamp(run, UTC):%Y%m%dT%H%M%SZ}"
     stored: list[Any] = [raw.hget(f"{{{QUEUE}}}:{part}", made) for part in ("head", "body")]
     head = codec.read_head(stored[0])
     assert (head.task, head.priority, head.retries, head.tags) == ("feed", 50, 9, ("t",))
     assert codec.decode_call(stored[1]) == ([7], {"name": "x"})
     assert [event["ids"] for event in events if event["event"] == "ticked"] == [[made]]
     seen = row(app)
-    assert (seen.last_id, seen.last_outcome, seen.made) == (made, "ready", 1)
-    assert seen.next_ms == (turn + 60) * 1000
+    assert (seen.last_id, seen.last_outcome, seen.jobs_made) == (made, "ready", 1)
+    assert seen.next_ms == (run + 60) * 1000
     assert seen.late_s is None
 
 
@@ -79,7 +79,7 @@ async def test_a_turn_is_a_job_with_the_options_of_the_schedule(app: qdeck.App, 
     ("policy", "made", "missed"), [("skip", 0, 10), ("once", 1, 9), ("all", 10, 0)], ids=["skip", "once", "all"]
 )
 async def test_missed_turns(app: qdeck.App, raw: redis.Redis, policy: str, made: int, missed: int) -> None:
-    # A rule whose last turn was some minutes ago, and that had ten until then.
+    # A rule whose last run was some minutes ago, and that had ten until then.
     now = int(time.time()) // 60 * 60
     minutes = ",".join(str((now // 60 - 3 - i) % 60) for i in range(10))
     schedule(app, "feeds", "feed", cron=f"{minutes} * * * *", missed=policy)
@@ -89,8 +89,8 @@ async def test_missed_turns(app: qdeck.App, raw: redis.Redis, policy: str, made:
     found = ids(raw)
     assert len(found) == made
     assert found == sorted(found)
-    assert (row(app).missed, row(app).made) == (missed, made)
-    assert row(app).last_turn_ms == (now - 180) * 1000
+    assert (row(app).missed_runs, row(app).jobs_made) == (missed, made)
+    assert row(app).last_run_ms == (now - 180) * 1000
 
 
 async def test_all_that_was_missed_is_bounded(app: qdeck.App, raw: redis.Redis) -> None:
@@ -98,7 +98,7 @@ async def test_all_that_was_missed_is_bounded(app: qdeck.App, raw: redis.Redis) 
     rewind(raw, "feeds", 365 * 86400)
     await tick_once(app)
     assert len(ids(raw)) == 100
-    assert row(app).missed == 200  # of those that are counted one by one
+    assert row(app).missed_runs == 200  # of those that are counted one by one
 
 
 async def test_a_late_turn_within_a_minute_is_not_missed(app: qdeck.App, raw: redis.Redis) -> None:
@@ -109,18 +109,18 @@ async def test_a_late_turn_within_a_minute_is_not_missed(app: qdeck.App, raw: re
 
 
 async def test_trimming_cannot_repeat_a_turn(app: qdeck.App, raw: redis.Redis) -> None:
-    """A ticker that decided on a turn long ago sends it after the job was done and its id forgotten."""
+    """A ticker that decided on a run long ago sends it after the job was done and its id forgotten."""
     schedule(app, "feeds", "feed", cron="* * * * *")
     definition = app.schedules["feeds"]
     now = app.client.run(store.clock())
-    turn = now // 60_000 * 60
-    first = app.client.run(store.tick(definition, now, [turn], turn))
-    assert first.made == [definition.turn_id(turn)]
+    run = now // 60_000 * 60
+    first = app.client.run(store.tick(definition, now, [run], run))
+    assert first.made == [definition.run_id(run)]
     for key in raw.keys(f"{{{QUEUE}}}:*"):
         if key not in (f"{{{QUEUE}}}:meta".encode(), CRON.encode()):
             raw.delete(key)
-    again = app.client.run(store.tick(definition, now, [turn], turn))
-    assert (again.made, again.mark, again.stale) == ([], turn, False)
+    again = app.client.run(store.tick(definition, now, [run], run))
+    assert (again.made, again.handled_until, again.stale) == ([], run, False)
     assert raw.zcard(READY) == 0
 
 
@@ -133,7 +133,7 @@ async def test_a_decision_of_long_ago_is_refused(app: qdeck.App, raw: redis.Redi
 
 
 async def test_two_hundred_turns_by_three_tickers_one_of_them_frozen(app: qdeck.App, raw: redis.Redis) -> None:
-    """Every ticker sees every turn; one stands still between its decision and its call. One job per turn."""
+    """Every ticker sees every run; one stands still between its decision and its call. One job per run."""
     definition = Definition.of("feeds", QUEUE, app.tasks["feed"].call().job, cron="* * * * * *", missed="all")
     app.client.run(store.register(definition))
     start = app.client.run(store.clock()) // 1000 - 200
@@ -144,7 +144,7 @@ async def test_two_hundred_turns_by_three_tickers_one_of_them_frozen(app: qdeck.
         await asyncio.sleep(freeze)
         ticked = await client.run(store.tick(definition, look, [moment], moment))
         if ticked.made:
-            await client.run(store.settle("feeds", moment, 0, ticked.made))
+            await client.run(store.record_runs("feeds", moment, 0, ticked.made))
         return ticked.made
 
     made: list[str] = []
@@ -159,7 +159,7 @@ async def test_two_hundred_turns_by_three_tickers_one_of_them_frozen(app: qdeck.
         made += late
     await client.close()
     assert len(made) == len(set(made)) == 200
-    assert row(app).made == 200
+    assert row(app).jobs_made == 200
 
 
 async def test_tickers_side_by_side_make_each_turn_once(app: qdeck.App, raw: redis.Redis) -> None:
@@ -203,7 +203,7 @@ async def test_what_is_declared_is_registered_when_the_server_comes(
         assert raw.hkeys(store.SCHEDULES) == [b"feeds"]
         # Somebody empties the server: it comes back.
         raw.flushall()
-        await ticker.turn()
+        await ticker.tick()
         assert raw.hkeys(store.SCHEDULES) == [b"feeds"]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -245,11 +245,11 @@ async def test_the_outcome_is_kept_when_the_record_is_gone(app: qdeck.App, raw: 
     rewind(raw, "feeds", 61)
     client = AsyncClient(app.endpoint)
     ticker = Ticker(client, poll=0.0)
-    await ticker.turn()
+    await ticker.tick()
     [made] = ids(raw)
     raw.zrem(READY, made)
     raw.zadd(f"{{{QUEUE}}}:done", {made: 1})
-    await ticker.turn()
+    await ticker.tick()
     raw.delete(f"{{{QUEUE}}}:done")
     assert row(app).last_outcome == "done"
     await client.close()
@@ -259,9 +259,9 @@ async def test_idle_it_asks_for_next_to_nothing(app: qdeck.App, raw: redis.Redis
     schedule(app, "feeds", "feed", cron="0 0 1 1 *")
     client = AsyncClient(app.endpoint)
     ticker = Ticker(client)
-    rest = await ticker.turn()
+    rest = await ticker.tick()
     before = raw.info("stats")["total_commands_processed"]
-    rest = await ticker.turn()
+    rest = await ticker.tick()
     asked = raw.info("stats")["total_commands_processed"] - before - 1
     assert asked / rest <= 0.2
     await client.close()
@@ -284,21 +284,21 @@ async def test_a_clock_that_was_far_ahead_for_a_while_does_not_end_a_schedule(ap
     raw.hset(CRON, "feeds", str(future))
     assert abs(row(app).next_ms / 1000 - time.time()) <= 60
     definition, now = app.schedules["feeds"], app.client.run(store.clock())
-    turn = now // 1000 + 1
-    assert app.client.run(store.tick(definition, now, [turn], turn)).made
-    assert app.client.run(store.settle("feeds", turn, 0, ["x"]))
-    assert row(app).last_turn_ms == turn * 1000
+    run = now // 1000 + 1
+    assert app.client.run(store.tick(definition, now, [run], run)).made
+    assert app.client.run(store.record_runs("feeds", run, 0, ["x"]))
+    assert row(app).last_run_ms == run * 1000
 
 
 async def test_a_ticker_notices_that_the_clock_went_back(app: qdeck.App, raw: redis.Redis) -> None:
     schedule(app, "feeds", "feed", cron="* * * * * *")
     client = AsyncClient(app.endpoint)
     ticker = Ticker(client)
-    await ticker.turn()
-    ticker._look_ms += 3_600_000
-    ticker._known["feeds"].due = ticker._known["feeds"].mark = int(time.time()) + 3_600
-    await ticker.turn()
-    due = ticker._known["feeds"].due
+    await ticker.tick()
+    ticker._read_ms += 3_600_000
+    ticker._scheduled["feeds"].due = ticker._scheduled["feeds"].handled_until = int(time.time()) + 3_600
+    await ticker.tick()
+    due = ticker._scheduled["feeds"].due
     assert due is not None
     assert due <= time.time() + 2
     await client.close()
@@ -326,7 +326,7 @@ async def test_many_schedules_are_shared_by_many_tickers(app: qdeck.App, raw: re
         rewind(raw, f"s{i}", 61)
     clients = [AsyncClient(app.endpoint) for _ in range(4)]
     raw.config_resetstat()
-    await asyncio.gather(*(Ticker(client).turn() for client in clients))
+    await asyncio.gather(*(Ticker(client).tick() for client in clients))
     calls: Any = raw.info("commandstats")
     for client in clients:
         await client.close()

@@ -1,15 +1,15 @@
 #!lua
--- One step on the list of schedules. A definition is opaque here; what is known about its runs is a line of text:
--- `enabled since turn at missed made outcome id`, with `-` for what there is not.
+-- One change of the list of schedules. A definition is opaque here; the state of its runs is a line of text:
+-- `enabled since run at missed made outcome id`, with `-` for what is missing.
 -- KEYS: qdeck:schedules (hash: name → definition, JSON) · {qdeck:schedules}:state (hash: name → that line; its field
 --       with the empty name counts the changes of definitions, so that tickers need to read nothing else while idle)
 -- ARGV: verb, name, then
 --   put      definition, the definition that it replaces (`*` any, `-` none) → made, changed, same or other
 --   remove                                                                 → ok or gone
---   enable   1 or 0; turns from now on count                               → ok, same or gone
---   start    ms: turns from then on count                                  → ok or gone
---   settle   turn, how many were missed, made, id or - (only a later turn) → ok, same or gone
---   ran      id of a job that was made out of turn                         → ok, same or gone
+--   enable   1 or 0; runs from now on count                                → ok, same or gone
+--   start    ms: runs from then on count                                   → ok or gone
+--   record   run, how many were missed, made, id or - (only a later run)   → ok, same or gone
+--   ran      id of a job that was made outside the schedule                → ok, same or gone
 --   outcome  id, outcome (only of the job that was made last)              → ok, same or gone
 -- reply: now, word
 local DEFS, STATE = KEYS[1], KEYS[2]
@@ -24,7 +24,7 @@ local s = {}
 for word in string.gmatch(redis.call('HGET', STATE, name) or ('1 ' .. STAMP .. ' 0 0 0 0 - -'), '%S+') do
   s[#s + 1] = word
 end
--- Numbers of at most 15 digits; one that somebody spoiled begins anew.
+-- Numbers of at most 15 digits; one that cannot be read is reset.
 for field, default in ipairs({ '1', STAMP, '0', '0', '0', '0' }) do
   local word = s[field]
   if not word or #word > 15 or not string.find(word, '^%d+$') then s[field] = default end
@@ -45,7 +45,7 @@ if verb == 'put' then
   if text == def then return { NOW, 'same' } end
   if old ~= '*' and old ~= (text or '-') then return { NOW, 'other' } end
   if not text and redis.call('HLEN', DEFS) >= MOST then
-    return redis.error_reply('QDECK there are ' .. MOST .. ' schedules, more than that are not kept')
+    return redis.error_reply('QDECK there are ' .. MOST .. ' schedules, the most a server keeps')
   end
   redis.call('HSET', DEFS, name, def)
   s[2] = STAMP
@@ -68,8 +68,8 @@ elseif verb == 'start' then
   s[2] = ARGV[3]
   keep()
   changed()
-elseif verb == 'settle' then
-  -- A turn far ahead was settled while the clock was wrong.
+elseif verb == 'record' then
+  -- A run far ahead was recorded while the clock was wrong.
   if tonumber(ARGV[3]) <= tonumber(s[3]) and tonumber(s[3]) <= NOW / 1000 + 120 then return { NOW, 'same' } end
   s[3] = ARGV[3]
   plus(5, ARGV[4])

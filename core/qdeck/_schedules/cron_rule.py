@@ -1,4 +1,4 @@
-"""When a cron rule has its turns: wall-clock times of a zone, as moments that only rise."""
+"""The runs of a cron rule: wall-clock times of a zone, as rising moments."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_CRON: Final = 200
-COUNTED: Final = 300  # turns of the past that are looked at: what is over more than that is not counted one by one
+MAX_COUNTED: Final = 300  # past runs that are counted at most
 _DAY: Final = 86_400
 _YEARS: Final = 130  # from 1970 to beyond the last year that a rule can name
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
 
 
-class Rule:
+class CronRule:
     """A cron expression in a time zone. Moments are whole seconds since the epoch.
 
-    Every wall-clock time that matches is one turn: one that the clock skips comes when the clock would have shown it
-    (02:30 of a night that has none is 03:30), one that it shows twice comes the first time. Only where every hour
-    matches, both passes of a repeated hour are turns, so that a rule of every ten minutes does not rest for an hour.
+    Every wall-clock time that matches is one run: one that the clock skips is made when the clock would have shown it
+    (02:30 of a night that has none is 03:30), one that it shows twice is made the first time. Only where every hour
+    matches, both passes of a repeated hour are runs, so that a rule of every ten minutes does not pause for an hour.
     """
 
     def __init__(self, cron: str, tz: str = "UTC") -> None:
@@ -37,56 +37,56 @@ class Rule:
         self._every_hour = _read_cron(cron)
         self._offsets: dict[int, tuple[int, int]] = {}
         if self.next(0) is None:
-            raise InvalidOption(f"cron {cron!r} never comes", hint="is there such a day in that month?")
+            raise InvalidOption(f"cron {cron!r} has no runs", hint="name a day that the month has")
 
     def __repr__(self) -> str:
-        return f"<Rule {self.cron} {self.tz}>"
+        return f"<CronRule {self.cron} {self.tz}>"
 
     def next(self, moment: int) -> int | None:
-        """The first turn after a moment."""
+        """Return the first run after a moment."""
         return next(self.after(moment), None)
 
     def after(self, moment: int) -> Iterator[int]:
-        """The turns after a moment, in order, without end if the rule has none."""
+        """Return the runs after a moment, in order, without end if the rule has none."""
         last, waiting = moment, list[int]()
         for wall in self._walls(moment + self._offsets_near(moment)[0]):
-            # No later wall-clock time has its turn before this.
+            # No later wall-clock time has a run before this.
             bound = int(wall.replace(tzinfo=UTC).timestamp())
             bound -= self._offsets_near(bound)[1]
             while waiting and waiting[0] <= bound:
-                turn = heapq.heappop(waiting)
-                if turn > last:
-                    last = turn
-                    yield turn
-            for turn in self._turns_of(wall):
-                heapq.heappush(waiting, turn)
+                run = heapq.heappop(waiting)
+                if run > last:
+                    last = run
+                    yield run
+            for run in self._runs_of(wall):
+                heapq.heappush(waiting, run)
         while waiting:
-            turn = heapq.heappop(waiting)
-            if turn > last:
-                last = turn
-                yield turn
+            run = heapq.heappop(waiting)
+            if run > last:
+                last = run
+                yield run
 
-    def between(self, moment: int, until: int, most: int) -> tuple[list[int], int]:
-        """The last turns after a moment and up to another, at most `most`, and how many more there were before them.
+    def last_runs(self, moment: int, until: int, most: int) -> tuple[list[int], int]:
+        """Return the last runs after a moment and until another, at most `most`, and how many came before them.
 
-        More than `COUNTED` turns are not looked at, so that a rule of every minute that nobody served for a year
-        does not hold its ticker up.
+        More than `MAX_COUNTED` runs are not counted, so that a rule of every minute that was not served for a year does
+        not block its ticker.
         """
         span = 60
         while True:
             start = max(moment, until - span)
-            turns = list(takewhile(lambda turn: turn <= until, self.after(start)))
-            if start == moment or len(turns) > COUNTED:
+            runs = list(takewhile(lambda run: run <= until, self.after(start)))
+            if start == moment or len(runs) > MAX_COUNTED:
                 break
             span *= 8
-        turns = turns[-COUNTED:]
-        kept = turns[-most:] if most else []
-        return kept, len(turns) - len(kept)
+        runs = runs[-MAX_COUNTED:]
+        kept = runs[-most:] if most else []
+        return kept, len(runs) - len(kept)
 
     def _walls(self, start: int) -> Iterator[datetime]:
         from croniter import croniter
 
-        # As if it were UTC: so croniter steps through the calendar alone, and no zone's clock confuses it.
+        # As if it were UTC: croniter only steps through the calendar, and no zone's clock confuses it.
         # By default it gives up after 50 years: too early for a rule that names a year.
         steps = croniter(self.cron, datetime.fromtimestamp(start, UTC), max_years_between_matches=_YEARS)
         while True:
@@ -96,7 +96,7 @@ class Rule:
                 return
             yield wall.replace(tzinfo=None)
 
-    def _turns_of(self, wall: datetime) -> tuple[int, ...]:
+    def _runs_of(self, wall: datetime) -> tuple[int, ...]:
         first = _moment(wall.replace(tzinfo=self._zone))
         if not self._every_hour:
             return (first,)
@@ -104,7 +104,7 @@ class Rule:
         return (first, again) if again > first else (first,)
 
     def _offsets_near(self, moment: int) -> tuple[int, int]:
-        """The smallest and the greatest offset of the zone within a day or two, in seconds."""
+        """Return the smallest and the greatest offset of the zone within a day or two, in seconds."""
         day = moment // _DAY
         found = self._offsets.get(day)
         if found is None:
@@ -120,9 +120,9 @@ class Rule:
 
 
 @lru_cache(maxsize=2048)
-def rule_of(cron: str, tz: str) -> Rule:
-    """The rule of an expression and a zone, made once: readers ask for all of them again and again."""
-    return Rule(cron, tz)
+def rule_of(cron: str, tz: str) -> CronRule:
+    """Return the rule of an expression and a zone, cached: readers need all of them often."""
+    return CronRule(cron, tz)
 
 
 def _moment(when: datetime) -> int:
@@ -144,7 +144,7 @@ def _read_zone(tz: str) -> tzinfo:
 
 
 def _read_cron(cron: str) -> bool:
-    """Checks an expression; tells whether every hour matches."""
+    """Check an expression; return whether every hour matches."""
     from croniter import croniter
 
     hint = "five fields: minute hour day month weekday, such as */30 * * * *; a sixth is seconds"
