@@ -54,7 +54,7 @@ for n = 4, #ARGV do
     redis.call('HSET', q .. 'head', id, string.format('%d 100 3 send', at))
     redis.call('HSET', q .. 'body', id, '[[' .. i .. '],{"user":{"id":' .. i .. '}}]')
     if i <= dead then
-      redis.call('HSET', q .. 'tries', id, '4 0 0 late')
+      redis.call('HSET', q .. 'attempts', id, '4 0 0 late')
       redis.call('HSET', q .. 'error', id, at .. ' failed {"class":"pkg.TimeoutError","message":"job ' .. i ..
         ' timed out","traceback":"Traceback","worker":"h:1","attempt":4}')
       redis.call('ZADD', q .. 'dead_letter', at + i, id)

@@ -54,7 +54,7 @@ for i = first, last do
     redis.call('ZADD', q .. 'ready', string.format('%.0f', 1e15 + at + i), id)
   else
     local kind = i % tonumber(ARGV[6])
-    redis.call('HSET', q .. 'tries', id, '4 0 0 kind' .. kind)
+    redis.call('HSET', q .. 'attempts', id, '4 0 0 kind' .. kind)
     redis.call('HSET', q .. 'error', id, string.format('%.0f failed {"class":"pkg.Failure%d","message":' ..
       '"job %d timed out","traceback":"Traceback","worker":"h:1","attempt":4}', at + i, kind, i))
     redis.call('ZADD', q .. 'dead_letter', at + i, id)
@@ -75,10 +75,10 @@ local q = '{' .. ARGV[1] .. '}:'
 local dead = redis.call('ZRANGE', q .. 'dead_letter', -15, -6)
 for _, id in ipairs(redis.call('ZRANGE', q .. 'dead_letter', 0, 9)) do dead[#dead + 1] = id end
 for _, id in ipairs(dead) do
-  local kind = string.match(redis.call('HGET', q .. 'tries', id), '(%S+)$')
+  local kind = string.match(redis.call('HGET', q .. 'attempts', id), '(%S+)$')
   local count, rest = string.match(redis.call('HGET', q .. 'groups', kind), '^(%d+)(.*)$')
   redis.call('HSET', q .. 'groups', kind, (tonumber(count) - 1) .. rest)
-  for _, part in ipairs({ 'head', 'body', 'tries', 'error' }) do redis.call('HDEL', q .. part, id) end
+  for _, part in ipairs({ 'head', 'body', 'attempts', 'error' }) do redis.call('HDEL', q .. part, id) end
   redis.call('ZREM', q .. 'dead_letter', id)
 end
 for _, id in ipairs(redis.call('ZRANGE', q .. 'ready', 0, 19)) do
