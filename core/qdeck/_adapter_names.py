@@ -25,6 +25,8 @@ def find_names() -> tuple[str, ...]:
 ADAPTERS: Final = find_names()
 FOREIGN: Final = ADAPTERS[1:]
 """The adapters of other systems."""
+UNLISTED: Final = {"messages": "qdeck.messages._adapter"}
+"""Adapters whose queues hold no jobs: they are in no list, and only a purge looks at them. Each with its module."""
 
 
 def entry_point(name: str) -> EntryPoint | None:
@@ -44,6 +46,8 @@ def find_class(name: str) -> Any:
     is looked for among the entry points of what else is installed.
     """
     system, at, _ = name.partition("@")
+    if system in UNLISTED:
+        return import_module(UNLISTED[system]).ADAPTER
     if system in (FOREIGN if at else ADAPTERS):
         return import_module(f"qdeck.adapters.{system}").ADAPTER
     found = entry_point(system)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck.admin import Dropped, PlanEntry, Share, check_new_file, new_file
+from qdeck.admin import Dropped, PlanEntry, PlanIndex, Share, check_new_file, new_file
 from qdeck_console.screens.purgeentries import EntriesScreen
-from qdeck_console.temporary import FoundQueues
 from support.driving import app_of, console, until
 from support.screens import command
 
@@ -72,11 +71,10 @@ def test_nothing_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pass
 
 
-class Entries(FoundQueues):
+class Entries(PlanIndex):
     """A plan of many entries, none of which is kept."""
 
     def __init__(self, told: Callable[[int], None]) -> None:
-        super().__init__()
         self._told = told
 
     def entries(self, share: Share, first: int, most: int) -> list[PlanEntry]:

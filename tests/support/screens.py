@@ -86,12 +86,12 @@ def contexts_of(file: Path, text: str, name: str) -> Contexts:
 async def dry_run(pilot: Pilot[int], wanted: str) -> PurgeScreen:
     """On Purge, a dry run that takes whatever is ready, until it says what would go."""
     await until(pilot, "no plan yet")
-    work = app_of(pilot).screen
-    assert isinstance(work, PurgeScreen)
-    work.limits = work.limits.changed("max_ready_age=0s")
+    screen = app_of(pilot).screen
+    assert isinstance(screen, PurgeScreen)
+    screen.work.limits = screen.work.limits.changed("max_ready_age=0s")
     await pilot.press("d")
     await until(pilot, wanted)
-    return work
+    return screen
 
 
 async def command(pilot: Pilot[int], words: str) -> None:

@@ -380,12 +380,12 @@ async def _dry_run(pilot: Pilot[int], app: ConsoleApp) -> None:
     await settle(pilot, app)
     screen = app.screen
     assert isinstance(screen, PurgeScreen)
-    screen.base = Limits(max_pending_age=300, max_ready_age=7200, max_completed_age=90, dlq_ttl=3)
-    screen.limits = screen.base.changed("max_ready_age=1h")
+    screen.work.base = Limits(max_pending_age=300, max_ready_age=7200, max_completed_age=90, dlq_ttl=3)
+    screen.work.limits = screen.work.base.changed("max_ready_age=1h")
     with mock.patch("qdeck._operations.planning.new_id", return_value="66090ad75ae92mq9ohrv"):
         await pilot.press("d")
         until = time.monotonic() + 15
-        while (screen.plan is None or app.operator.work is not None) and time.monotonic() < until:
+        while (screen.work.plan is None or app.operator.work is not None) and time.monotonic() < until:
             await pilot.pause(0.02)
     screen.view.focus()
     await pilot.press("g", *["j"] * 6)

@@ -66,13 +66,10 @@ def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, 
             ctx.exit(_apply(writer, plan, as_json=given.as_json))
     with given.reader() as reader:
         plan = _build(reader, wish)
-        # Temporary queues are no jobs: a cleaner removes them, the dry run only shows them.
-        temporary = None if wish["rules"] or wish["queues"] else _find_temporary(reader)
     if given.as_json:
-        _write_plan(plan, temporary)
+        _write_plan(plan)
     else:
         _print_plan(plan)
-        _print_temporary(temporary)
     note_skips(plan.tail.skipped, len(plan.tail.skipped), plan.head.shared)
     ctx.exit(1 if plan.tail.skipped else 0)
 
@@ -128,30 +125,7 @@ def _apply(writer: Writer, plan: Plan, *, as_json: bool) -> int:
     return 1 if result.skipped_count else 0
 
 
-def _find_temporary(reader: Reader) -> dict[str, int] | None:
-    from qdeck import LayoutMismatch, NotAllowed
-    from qdeck.messages import ExpiredCleaning, OrphanCleaning
-
-    expired, orphaned = ExpiredCleaning(dry_run=True, most=0), OrphanCleaning(dry_run=True, most=0)
-    try:
-        for cleaning in (expired, orphaned):
-            while reader.search_temporary(cleaning):
-                pass
-    except (NotAllowed, LayoutMismatch) as error:
-        note(f"qdeck: temporary queues are not looked for: {error}")
-        return None
-    reports = expired.report, orphaned.report
-    return {"expired": reports[0].removed, "orphaned": reports[1].removed, "bytes": sum(one.bytes for one in reports)}
-
-
-def _print_temporary(found: dict[str, int] | None) -> None:
-    if found is not None and (found["expired"] or found["orphaned"]):
-        line()
-        line(f"temporary queues: {found['expired']:,} expired, {found['orphaned']:,} orphaned")
-        line("qdeck agent --clean-every S removes the expired ones, qdeck clean --orphans --yes the orphaned ones")
-
-
-def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:
+def _write_plan(plan: Plan) -> None:
     """One JSON document, entry by entry, so that a plan of a million takes no memory."""
     head, tail = plan.head, plan.tail
     facts = {
@@ -165,7 +139,6 @@ def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:
         "queues": {plan.label(queue): count for queue, count in plan.by_queue.items()},
         "states": tail.states,
         "bytes": tail.bytes,
-        "temporary": temporary,
         "totals": {
             "dependents": tail.totals.dependents,
             "unique": tail.totals.unique,

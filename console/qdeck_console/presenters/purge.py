@@ -6,11 +6,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import FOREIGN_RULES, RULE_KEYS, Limits, PurgeRule, State, purge_verb
+from qdeck.admin import PURGE_RULES, Limits, Takes, purge_verb
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section, sentence
-from qdeck_console.temporary import EXPIRED, IDLE_S, ORPHANED, RULES
 from qdeck_console.text import cut_end, safe_text, width, wrap
 
 if TYPE_CHECKING:
@@ -19,34 +18,9 @@ if TYPE_CHECKING:
     from qdeck.admin import Plan, QueueRef, QueueRow, Share
     from qdeck_console.format import Line, Piece
 
-KEYS: Final[Mapping[str, str]] = {rule: key for rule, key in (RULE_KEYS | FOREIGN_RULES).items() if key}
 _BECOMES: Final = {
     "bury": "to the dead letters", "cancel": "cancelled", "requeue": "back to ready", "discard": "removed",
 }  # fmt: skip
-_ABOUT: Final = {
-    "running_without_owner": "A job whose lease ran out so long ago, and that nobody took back: its worker is gone.",
-    "ready_too_old": "A job that has been ready for so long. Whoever wanted it has given up on it by now.",
-    "done_too_old": "A record of a job that ended well so long ago, with its result and its output.",
-    "dead_too_old": "A dead letter that nobody has looked after for so long.",
-    "dead_too_many": "The oldest dead letters of a queue beyond so many.",
-    "cancelled_too_old": "A job that was cancelled, or that expired before it could start, so long ago.",
-    "orphaned_records": "What is kept of a job that is in no state: a leftover of a crash or of another program.",
-    "pending_too_old": "A VM that has been pending for so long never came up. The pool clones a new one.",
-    "request_too_old": "A request that nobody has asked about for so long.",
-    "task_too_old": "A task that ended so long ago.",
-    "broken_entries": "An entry that its own system cannot read.",
-    EXPIRED: "A temporary queue (responses, callbacks) that nothing used for its time to live.",
-    ORPHANED: "A list that is called like a temporary queue, that no task or service registered, and that nobody used.",
-    "overdue_delayed": "A delayed entry whose time has come for over a minute, and that nobody put in line.",
-}
-_STATE_OF: Final = {
-    "running_without_owner": State.RUNNING,
-    "ready_too_old": State.READY,
-    "done_too_old": State.DONE,
-    "dead_too_old": State.DEAD,
-    "dead_too_many": State.DEAD,
-    "cancelled_too_old": State.CANCELLED,
-}
 _VERBS: Final = {
     "bury": ("→ dead letters", "muted"),
     "requeue": ("→ ready", "muted"),
@@ -65,7 +39,7 @@ DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What shares come to: entries, bytes, rules, and queues; of temporary queues each is one."""
+    """What shares come to: entries, bytes, rules and queues."""
 
     count: int
     bytes: int
@@ -75,12 +49,11 @@ class Sums:
     @classmethod
     def of(cls, shares: Sequence[Share]) -> Sums:
         """The sums of what was found."""
-        jobs = {(share.adapter, share.queue) for share in shares if share.rule not in RULES}
         return cls(
             count=sum(share.count for share in shares),
             bytes=sum(share.bytes for share in shares),
             rules=len({share.rule for share in shares}),
-            queues=len(jobs) + sum(share.count for share in shares if share.rule in RULES),
+            queues=len({share.ref for share in shares}),
         )
 
     @property
@@ -97,16 +70,7 @@ def name_of(rule: str) -> str:
 
 def short_name(rule: str) -> str:
     """The same in as few words as tell it from the others: that it is too old is what the threshold beside it says."""
-    return _SHORT.get(rule) or name_of(rule).removesuffix(" too old")
-
-
-_SHORT: Final = {
-    "running_without_owner": "no owner",
-    "dead_too_many": "dead at most",
-    "orphaned_records": "records",
-    EXPIRED: "expired queues",
-    ORPHANED: "orphaned queues",
-}
+    return PURGE_RULES[rule].label or name_of(rule).removesuffix(" too old")
 
 
 def verb_of(verb: str) -> Piece:
@@ -128,19 +92,25 @@ def age_words(seconds: float) -> str:
 
 def threshold_words(limits: Limits, rule: str) -> str:
     """The threshold of a rule."""
-    key = KEYS.get(rule)
-    if key is None:
-        return age_words(IDLE_S) if rule == ORPHANED else fmt.NONE
-    value = getattr(limits, key)
-    if key == "dlq_max_entries":
-        return f"{value:,}"
-    return age_words(value * 3600 if key == "dlq_ttl" else value)
+    known = PURGE_RULES[rule]
+    if not known.setting:
+        return age_words(known.age_s) if known.age_s else fmt.NONE
+    value = limits.value(known.setting)
+    if known.setting == "dlq_max_entries":
+        return f"{value:,.0f}"
+    return age_words(limits.ms(known.setting) / 1000)
+
+
+def verb_by_rule(rule: str, limits: Limits) -> str:
+    """What a rule does to what it takes; empty where the adapters say it."""
+    known = PURGE_RULES[rule]
+    return "" if known.foreign else "discard" if known.takes is Takes.QUEUES else purge_verb(rule, limits)
 
 
 def weight(rule: str, row: QueueRow) -> int:
     """About how much work a rule is in a queue, for the progress of a dry run."""
-    state = _STATE_OF.get(rule)
-    return 1 + (getattr(row, state.value) or 0 if state is not None else (row.ready or 0) + (row.done or 0))
+    state = PURGE_RULES[rule].state
+    return 1 + (getattr(row, state) or 0 if state else (row.ready or 0) + (row.done or 0))
 
 
 @dataclass(slots=True)
@@ -153,7 +123,6 @@ class DryRun:
     over: set[tuple[QueueRef, str]] = field(default_factory=set)
     scanned: int = 0
     now: str = ""
-    waits: set[str] = field(default_factory=set)  # rules about whole queues that were not looked for to their end
 
     @property
     def share(self) -> float:
@@ -162,9 +131,9 @@ class DryRun:
         return min(0.99, sum(self.weights.get(pair, 0) for pair in self.over) / total)
 
     def is_over(self, rule: str) -> bool:
-        """Whether a rule has been through every queue."""
+        """Whether a rule has been through every queue; where nobody knows how many there are, the end tells."""
         mine = {pair for pair in self.weights if pair[1] == rule}
-        return rule not in self.waits and mine <= self.over
+        return bool(mine) and mine <= self.over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,20 +211,20 @@ def strip_line(rows: Sequence[RuleRow], cells: int, *, plain: bool = False) -> L
 
 def about_parts(
     row: RuleRow, limits: Limits, changed: Sequence[tuple[str, str, str]], cells: int, *, file: str
-) -> tuple[list[Line], list[Line], list[Line]]:
-    """What the rule under the cursor does, what is never touched, and what was changed for this run."""
+) -> tuple[list[Line], list[Line], list[Line], list[Line]]:
+    """What a rule takes, what becomes of that, what is never touched, and what is changed for this run."""
     lines: list[Line] = [section(name_of(row.rule), "", "muted", cells)]
-    lines += [((" " + part, "text"),) for part in wrap(_ABOUT.get(row.rule, ""), cells - 2, most=4)]
-    verb = purge_verb(row.rule, limits) if row.rule in list(PurgeRule) else "discard" if row.rule in RULES else ""
-    becomes = _BECOMES.get(verb, "as its own system does it")
-    facts = [("becomes", becomes)]
-    if row.rule in KEYS:
-        facts.append(("setting", KEYS[row.rule]))
-    facts.append(("undo", "24 h, up to 1 MiB of a queue" if row.rule in RULES else "24 h, puts it back as it was"))
-    lines.append(())
-    lines += [((f" {label:<9}", "muted"), (words, "text")) for label, words in facts]
+    rule = PURGE_RULES[row.rule]
+    lines += [((" " + part, "text"),) for part in wrap(rule.about, cells - 2, most=4)]
+    verb = verb_by_rule(row.rule, limits)
+    facts = [("becomes", _BECOMES.get(verb, "as its own system does it"))]
+    if rule.setting:
+        facts.append(("setting", rule.setting))
+    of_queues = rule.takes is Takes.QUEUES
+    facts.append(("undo", "24 h, up to 1 MiB of a queue" if of_queues else "24 h, puts it back as it was"))
+    becomes: list[Line] = [((f" {label:<9}", "muted"), (words, "text")) for label, words in facts]
     never = ["running jobs with a live lease", "anything that changed after the dry run"]
-    if row.rule in RULES:
+    if of_queues:
         never = ["queues that a reader waits on", "queues that are used again by then"]
     elif verb not in ("cancel", "bury"):
         never.insert(1, "jobs that still have to run")
@@ -263,14 +232,14 @@ def about_parts(
     now_only: list[Line] = []
     if changed:
         now_only.append(section("this run only", "", "muted", cells))
-        for rule, was, now in changed[:6]:
-            now_only.append(((f" {name_of(rule)}  ", "text"), (f"{was} → {now}", "warn")))
+        for name, was, now in changed[:6]:
+            now_only.append(((f" {name_of(name)}  ", "text"), (f"{was} → {now}", "warn")))
         if file:
             saves: Line = ((" The file keeps what it has. ", "muted"), ("S", "accent bold"), (" saves it.", "muted"))
             now_only.append(saves)
         else:
             now_only.append(((" There is no qdeck.toml to save it in.", "muted"),))
-    return lines, kept, now_only
+    return lines, becomes, kept, now_only
 
 
 def within(parts: Sequence[Sequence[Line]], height: int, cells: int) -> list[Line]:
@@ -402,6 +371,56 @@ class PlanRow:
     folded: bool = False
     exact: bool = True
     begun: bool = True
+
+
+def plan_rows(
+    shares: Sequence[Share],
+    rules: Sequence[RuleRow],
+    dry: DryRun | None,
+    limits: Limits,
+    folds: Mapping[str, bool],
+    filter_text: str,
+    height: int,
+) -> list[PlanRow]:
+    """Return the plan by rule, and under each rule by queue; what the filter leaves. What has no room is folded."""
+    wanted = filter_text.casefold().strip()
+    by_rule: dict[str, list[Share]] = {row.rule: [] for row in rules}
+    for share in shares:
+        if share.ref.has(wanted):
+            by_rule.setdefault(share.rule, []).append(share)
+    awaited = dry.rules if dry is not None else ()
+    by_rule = {rule: found for rule, found in by_rule.items() if found or rule in awaited}
+    known = {row.rule: row for row in rules}
+    rows: list[PlanRow] = []
+    left = max(8, height) - len(by_rule)
+    for rule, found in by_rule.items():
+        folded = folds.get(rule, left < len(found))
+        left -= 0 if folded else len(found)
+        over = dry is None or dry.is_over(rule)
+        row = known.get(rule)
+        rows.append(
+            PlanRow(
+                rule=rule, threshold=row.threshold if row else "", changed=bool(row and row.was),
+                count=sum(share.count for share in found), bytes=sum(share.bytes for share in found),
+                oldest_s=max((share.oldest_s for share in found if share.oldest_s is not None), default=None),
+                verbs=tuple(dict.fromkeys(share.verb for share in found)) or _verbs_of(rule, limits),
+                folded=folded or not found, exact=over, begun=over or bool(found),
+            )
+        )  # fmt: skip
+        if not folded:
+            rows += [
+                PlanRow(
+                    rule=rule, share=share, count=share.count, bytes=share.bytes, oldest_s=share.oldest_s,
+                    verbs=(share.verb,), exact=over,
+                )
+                for share in sorted(found, key=lambda share: -share.count)
+            ]  # fmt: skip
+    return rows
+
+
+def _verbs_of(rule: str, limits: Limits) -> tuple[str, ...]:
+    verb = verb_by_rule(rule, limits)
+    return (verb,) if verb else ()
 
 
 def _plan_widths(cells: int) -> tuple[int, int, int, int]:

@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from qdeck.admin import JobRecord, PlanEntry
+from qdeck.admin import PURGE_RULES, JobRecord, PlanEntry, Takes
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import Naming, queue_path, section
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.purge import name_of
 from qdeck_console.presenters.table import REST, Cell, Column, Table
-from qdeck_console.temporary import RULES
 from qdeck_console.text import cut_end, safe_text
 
 if TYPE_CHECKING:
@@ -83,4 +82,4 @@ _TABLES: Final = {(of, what): _table(of_queues=of, what=what) for of in (True, F
 
 def table_of(rule: str, jobs: Jobs) -> Table[PlanEntry, Jobs]:
     """Return the table of the entries of a rule: with what the jobs are, as far as they were read, or why they go."""
-    return _TABLES[rule in RULES, "job" if any(jobs.values()) else "why"]
+    return _TABLES[PURGE_RULES[rule].takes is Takes.QUEUES, "job" if any(jobs.values()) else "why"]

@@ -183,7 +183,10 @@ class Operator:
 
         result = await self._console.writer.apply(plan, progress=told, cancelled=lambda: work.cancelled)
         if result.undoable:
-            self.remember(result.batch, f"{plan.verb.value} of {counted(result.applied, 'job')}")
+            from qdeck.admin import Verb
+
+            nouns = ("entry", "entries") if plan.verb is Verb.PURGE else ("job", "jobs")
+            self.remember(result.batch, f"{plan.verb.value} of {counted(result.applied, *nouns)}")
         await asyncio.sleep(0)
         return result
 

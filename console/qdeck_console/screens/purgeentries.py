@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck import QdeckError
-from qdeck.admin import PlanEntry, PurgeRule
+from qdeck.admin import PURGE_RULES, PlanEntry, Takes
 from qdeck_console.actions import ENTRIES, PURGE, Action, bindings
 from qdeck_console.format import NONE
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
 from qdeck_console.presenters.purgeentries import table_of
 from qdeck_console.screens.frame import FrameScreen
-from qdeck_console.temporary import RULES
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
 
 if TYPE_CHECKING:
@@ -29,10 +28,8 @@ if TYPE_CHECKING:
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.screens.export import Export, ExportFile
-    from qdeck_console.temporary import FoundQueues
 
 _FIRST_ROWS = 60
-NO_JOBS = (*RULES, PurgeRule.ORPHANED_RECORDS.value)  # what they take is no job that could be read
 _AT_ONCE = 20  # jobs read for one picture
 _MOST_KEPT = 500
 _LONGEST_BODY = 20_000
@@ -57,7 +54,7 @@ class EntriesScreen(FrameScreen):
     SCOPE = ENTRIES
     BINDINGS: ClassVar[list[BindingType]] = bindings(ENTRIES)
 
-    def __init__(self, index: PlanIndex | FoundQueues, share: Share, threshold: str) -> None:
+    def __init__(self, index: PlanIndex, share: Share, threshold: str) -> None:
         super().__init__()
         self.index, self.share, self.threshold = index, share, threshold
         self._window = Window(share.count, 0, ())
@@ -70,7 +67,7 @@ class EntriesScreen(FrameScreen):
 
     def wants(self) -> Reader | None:
         """What the entries in sight are: some at a time, and each once."""
-        if self.share.rule in NO_JOBS:
+        if PURGE_RULES[self.share.rule].takes is not Takes.JOBS:
             return None
 
         async def read(_snapshot: Snapshot) -> None:

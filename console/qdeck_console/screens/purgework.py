@@ -1,23 +1,22 @@
-"""What a purge screen knows and does, without how it looks: rules, dry run, plan, and the dialogs about them."""
+"""The work of a purge: rules and thresholds for this run, the dry run, its plan, and the dialogs about them."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, NamedTuple
 
 from qdeck import InvalidOption
 from qdeck.admin import (
-    FOREIGN_RULES,
+    PURGE_RULES,
     Feature,
     Limits,
     PlanIndex,
-    PurgeRule,
     Settings,
     SettingValue,
     Share,
     Shares,
-    purge_verb,
+    Takes,
     read_rules,
     save_settings,
 )
@@ -25,96 +24,79 @@ from qdeck_console.newfile import check_new_file, new_file
 from qdeck_console.operating import outcome
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
-from qdeck_console.presenters.purge import DryRun, PlanRow, RuleRow
-from qdeck_console.presenters.purgeruns import Runs
-from qdeck_console.screens.acting import told_at_once
+from qdeck_console.presenters.purge import Applied, DryRun, RuleRow
 from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.form import Field, FormScreen
-from qdeck_console.screens.frame import FrameScreen
-from qdeck_console.temporary import ORPHANED, RULES, FoundQueues, queues_words
-from qdeck_console.widgets.lines import LineList
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-    from qdeck.admin import BatchResult, JobRecord, Plan, PlanEntry, QueueRef
-    from qdeck.messages import CleanReport
+    from qdeck.admin import BatchResult, Plan, PlanEntry, QueueRef, Snapshot
+    from qdeck_console.console import Console
     from qdeck_console.format import Line
 
-_CLEANS: Final = (("qdeck clean", "strong"), (" takes them", "muted"))
+
+class MadeWith(NamedTuple):
+    """The rules and the thresholds of a plan."""
+
+    limits: Limits
+    rules: frozenset[str]
 
 
-class PurgeWork(FrameScreen):
-    """One run of the purge: its thresholds, what was found, and what is done."""
+class PurgeWork:
+    """One run of the purge. `changed` is called after whatever it shows has changed."""
 
-    @property
-    def plan_height(self) -> int:
-        """How many lines of the plan there is room for."""
-        raise NotImplementedError
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, console: Console, changed: Callable[[], None]) -> None:
+        self.console = console
+        self._changed = changed
         self.base = self.limits = Limits()
-        self.off: set[str] = set()
-        self.off_before: set[str] = set()
+        self.off: frozenset[str] = frozenset()
+        self._off_before: frozenset[str] = frozenset()
         self.dry: DryRun | None = None
-        self.shares = Shares()
         self.plan: Plan | None = None
         self.index: PlanIndex | None = None
-        self.made_with: tuple[Limits, frozenset[str]] | None = None
-        self.temporary = FoundQueues()
+        self.made_with: MadeWith | None = None
         self.result: BatchResult | None = None
-        self.cleaned: CleanReport | None = None
-        self.folds: dict[str, bool] = {}
-        self.whats: dict[tuple[str, str, str, str], dict[str, JobRecord]] = {}  # the samples of a share, as jobs
+        self._found = Shares()
+        self.take_settings()
 
     def take_settings(self) -> None:
         """Takes rules and thresholds from the configuration."""
         found = self.console.contexts.configuration
         settings = found.settings if found is not None else Settings()
         self.base = self.limits = Limits.of(settings)
-        wanted = read_rules((), settings)
-        whole = all(rule in wanted for rule in PurgeRule)
-        self.off_before = {rule for rule in PurgeRule if rule not in wanted}
-        self.off_before |= set() if whole else {rule for rule in FOREIGN_RULES if rule not in wanted}
-        self.off_before.add(ORPHANED)  # whose they are, an operator has to judge
-        self.off = set(self.off_before)
+        self.off = self._off_before = frozenset(PURGE_RULES) - frozenset(read_rules((), settings))
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The queues as they are shown."""
+        return self.console.shown.snapshot
 
     def rules(self) -> list[str]:
         """The rules that there are: those of other adapters only where there is one."""
-        snapshot = self.picture.snapshot
+        snapshot = self.snapshot
         foreign = snapshot is not None and any(not row.has(Feature.PURGE) for row in snapshot.queues)
-        return [*(rule.value for rule in PurgeRule), *(FOREIGN_RULES if foreign else ()), *RULES]
+        return [name for name, rule in PURGE_RULES.items() if foreign or not rule.foreign]
 
     def on(self) -> tuple[str, ...]:
         """The rules that are on."""
         return tuple(rule for rule in self.rules() if rule not in self.off)
 
-    def of_plan(self) -> tuple[str, ...]:
-        """The rules that are on and take jobs."""
-        return tuple(rule for rule in self.on() if rule not in RULES)
-
-    def found_shares(self) -> list[Share]:
-        """What was found: of the plan, or of the dry run so far, and whole queues."""
-        return [*(self.index.shares if self.index is not None else self.shares.all()), *self.temporary.shares]
+    def toggle(self, rule: str) -> None:
+        """Turns a rule on or off, for this run."""
+        self.off ^= {rule}
 
     @property
-    def runs(self) -> Runs | None:
-        """What the agents did by themselves."""
-        found = self.was_read
-        return found if isinstance(found, Runs) else None
-
-    @property
-    def undo_bytes(self) -> int | None:
-        """How much of the room for undo is taken."""
-        return self.runs.undo_bytes if self.runs is not None else None
+    def shares(self) -> list[Share]:
+        """What was found: of the plan, or of the dry run so far."""
+        return self.index.shares if self.index is not None else self._found.all()
 
     def rule_rows(self) -> list[RuleRow]:
         """The rules as they are shown."""
         found: dict[str, int] = {}
-        for share in self.found_shares():
+        for share in self.shares:
             found[share.rule] = found.get(share.rule, 0) + share.count
         rows, any_run = [], self.dry is not None or self.plan is not None
         for rule in self.rules():
@@ -133,55 +115,78 @@ class PurgeWork(FrameScreen):
         """The thresholds of this run that the configuration does not have."""
         return [(row.rule, row.was, row.threshold) for row in self.rule_rows() if row.was]
 
-    def plan_rows(self) -> list[PlanRow]:
-        """The plan by rule, and under each rule by queue; what the filter leaves."""
-        wanted = self.filter_text.casefold().strip()
-        by_rule: dict[str, list[Share]] = {rule: [] for rule in self.rules()}
-        for share in self.found_shares():
-            if share.ref.has(wanted):
-                by_rule.setdefault(share.rule, []).append(share)
-        awaited = self.dry.rules if self.dry is not None else ()
-        by_rule = {rule: shares for rule, shares in by_rule.items() if shares or rule in awaited}
-        thresholds = {row.rule: row for row in self.rule_rows()}
-        room = max(8, self.plan_height)
-        rows: list[PlanRow] = []
-        left = room - len(by_rule)
-        for rule, shares in by_rule.items():
-            folded = self.folds.get(rule, left < len(shares))
-            left -= 0 if folded else len(shares)
-            known = thresholds.get(rule)
-            over = self.dry is None or self.dry.is_over(rule)
-            rows.append(
-                PlanRow(
-                    rule=rule, threshold=known.threshold if known else "", changed=bool(known and known.was),
-                    count=sum(share.count for share in shares), bytes=sum(share.bytes for share in shares),
-                    oldest_s=max((share.oldest_s for share in shares if share.oldest_s is not None), default=None),
-                    verbs=tuple(dict.fromkeys(share.verb for share in shares)) or self._verb_of(rule),
-                    folded=folded or not shares,
-                    exact=over, begun=over or bool(shares),
-                )
-            )  # fmt: skip
-            if not folded:
-                rows += [
-                    PlanRow(
-                        rule=rule, share=share, count=share.count, bytes=share.bytes, oldest_s=share.oldest_s,
-                        verbs=(share.verb,), exact=over,
-                    )
-                    for share in sorted(shares, key=lambda share: -share.count)
-                ]  # fmt: skip
-        return rows
+    # Why something cannot be done now.
 
-    def _verb_of(self, rule: str) -> tuple[str, ...]:
-        """What a rule does, before it found anything; of those of other systems that is theirs to say."""
-        if rule in RULES:
-            return ("discard",)
-        if rule not in list(PurgeRule):
-            return ()
-        return (purge_verb(rule, self.limits),)
+    def why_not_change(self) -> str:
+        """Why a rule cannot be changed now."""
+        return "dry run goes on" if self.dry is not None else ""
 
-    async def ask_threshold(self, row: RuleRow) -> None:
+    def why_not_dry_run(self) -> str:
+        """Why no dry run can begin now."""
+        work = self.console.operator.work
+        if self.console.latest.is_lost:
+            return "server lost"
+        if not self.on():
+            return "no rule is on"
+        return f"{work.verb} goes on" if work is not None else ""
+
+    def why_not_apply(self) -> str:
+        """Why the plan cannot be applied now."""
+        if self.dry is not None:
+            return "dry run is not done"
+        if self.plan is None:
+            return "dry run first"
+        if not self.plan.count:
+            return "nothing to do"
+        if self.is_whole:
+            return "undone: d makes another" if self.was_undone else "it is applied: d makes another"
+        if self.made_with != (self.limits, frozenset(self.on())):
+            return "rules changed: d again"
+        snapshot = self.snapshot
+        if snapshot is not None and snapshot.at_ms > self.plan.head.expires_ms:
+            return "expired: d again"
+        return self.console.operator.why_not_write()
+
+    def why_not_save(self) -> str:
+        """Why there is nothing to save in the configuration, or nowhere."""
+        found = self.console.contexts.configuration
+        if found is None or found.file is None:
+            return "there is no qdeck.toml"
+        return "" if self.changed() or self.off != self._off_before else "nothing was changed for this run"
+
+    # What was done of the plan.
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the plan was done."""
+        return self.result is not None and not (self.result.stopped or self.result.error)
+
+    @property
+    def was_undone(self) -> bool:
+        """Whether what the plan did was taken back since."""
+        back = self.console.operator.went_back.get(self.result.batch) if self.result is not None else None
+        return back is not None and not back.skipped and back.error is None
+
+    def applied(self) -> Applied | None:
+        """What was applied of the plan, unless it was taken back."""
+        result, operator = self.result, self.console.operator
+        if result is None or self.was_undone:
+            return None
+        why = result.error or str(result.stopped or "") or (result.skipped[0].why if result.skipped else "")
+        # What was done since comes first, and what went back as far as it could is not undone again.
+        is_last = any(done.batch == result.batch for done in operator.last())
+        back = operator.went_back.get(result.batch)
+        return Applied(
+            count=result.applied, left=result.skipped_count, why=why, lost=result.applied - result.undoable,
+            undo_until_ms=result.undo_until_ms if result.undoable and is_last else None,
+            back=back.restored if back is not None else 0,
+        )  # fmt: skip
+
+    # What is done.
+
+    async def ask_threshold(self, rule: str) -> None:
         """Asks for a threshold for this run."""
-        key = present.KEYS[row.rule]
+        key = PURGE_RULES[rule].setting
 
         def check(value: str) -> str:
             try:
@@ -190,20 +195,16 @@ class PurgeWork(FrameScreen):
                 return "write a whole number" if key == "dlq_max_entries" else "write 90s, 15m, 2h or 7d"
             return ""
 
+        value = present.threshold_words(self.limits, rule)
         hint = "a number" if key == "dlq_max_entries" else "90s 15m 2h 7d"
-        field = Field(
-            label=key,
-            value=row.threshold.replace(" min", "m").replace(" ", "").replace(",", ""),
-            hint=hint,
-            check=check,
-        )
+        typed = value.replace(" min", "m").replace(" ", "").replace(",", "")
+        field = Field(label=key, value=typed, hint=hint, check=check)
         answer = await self.console.push_screen_wait(
-            FormScreen(self.console, f"{present.name_of(row.rule)}, for this run", [field])
+            FormScreen(self.console, f"{present.name_of(rule)}, for this run", [field])
         )
         if answer is not None:
             self.limits = self.limits.changed(f"{key}={answer[0]}")
-            self.draw(fresh=False)
-            self.draw_frame()
+            self._changed()
 
     async def save_settings(self) -> None:
         """Shows what the configuration would change to, and writes it there."""
@@ -211,12 +212,11 @@ class PurgeWork(FrameScreen):
         if found is None or found.file is None:
             return
         changes: dict[tuple[str, str], SettingValue] = {}
-        written = self.off - set(RULES)
         for rule, _was, _now in self.changed():
-            key = present.KEYS[rule]
+            key = PURGE_RULES[rule].setting
             changes["dead_letters" if key.startswith("dlq_") else "purge", key] = getattr(self.limits, key)
-        if written != self.off_before - set(RULES):
-            changes["purge", "rules"] = list(self.of_plan())
+        if self.off != self._off_before:
+            changes["purge", "rules"] = [rule for rule in PURGE_RULES if rule not in self.off]
         about: list[Line] = [
             ((f"{table}.{key} ", "text"), ("= ", "muted"), (str(value), "warn bold"))
             for (table, key), value in changes.items()
@@ -235,10 +235,24 @@ class PurgeWork(FrameScreen):
         self.take_settings()
         self.limits, self.off = limits, off
         self.console.say(f"saved to {found.file}", "ok", "✓")
-        self.draw(fresh=False)
+        self._changed()
 
-    async def dry_run(self, run: DryRun) -> None:
-        """Makes the plan, and tells on the way what is found."""
+    def start_dry_run(self, shared: Collection[str]) -> None:
+        """Looks what the rules would take; it writes nothing. `shared` are names of several queues."""
+        snapshot = self.snapshot
+        rules = self.on()
+        weights = {
+            (row.ref, rule): present.weight(rule, row)
+            for row in (snapshot.queues if snapshot is not None else ())
+            if row.has(Feature.PURGE)
+            for rule in rules
+            if not PURGE_RULES[rule].foreign and PURGE_RULES[rule].takes is not Takes.QUEUES
+        }
+        self.dry = DryRun(rules, weights)
+        self.plan, self.index, self.result, self._found = None, None, None, Shares()
+        self.console.operator.run(self._dry_run(self.dry, shared), "dry run")
+
+    async def _dry_run(self, run: DryRun, shared: Collection[str]) -> None:
         console = self.console
         work = console.operator.work
 
@@ -248,34 +262,20 @@ class PurgeWork(FrameScreen):
                 work.done = scanned
 
         def watch(queue: QueueRef, rule: str, _scanned: int, entries: Sequence[PlanEntry], last: bool) -> None:
-            self.shares.take(entries)
-            run.now = queue.label(self.hide.shared)
+            self._found.take(entries)
+            run.now = queue.label(shared) or present.name_of(rule)
             if last:
                 run.over.add((queue, rule))
 
-        def found() -> bool:
-            queues = self.temporary
-            run.scanned, run.now, run.waits = scanned_before + queues.scanned, "temporary queues", queues.waits
-            if work is not None:
-                work.done = run.scanned
-            return work is not None and work.cancelled
-
         try:
-            rules = [rule for rule in run.rules if rule not in RULES]
-            wanted = read_rules(rules) if rules else ()
-            made_with = (self.limits, frozenset(run.rules))
+            made_with = MadeWith(self.limits, frozenset(run.rules))
             plan = await console.reader.plan_purge(
-                wanted, self.limits, progress=looked, watch=watch,
+                run.rules, self.limits, progress=looked, watch=watch,
                 cancelled=lambda: work is not None and work.cancelled,
             )  # fmt: skip
             index = await asyncio.to_thread(PlanIndex.read, plan)
-            scanned_before = run.scanned
-            await self.temporary.search(console.reader, found)
-            if found():
-                raise InvalidOption("cancelled")
-            self.plan, self.index, self.made_with = plan, index, made_with
-            count = plan.count + self.temporary.count
-            words = f"{count:,} would go" if count else "nothing is over its threshold"
+            self.plan, self.index, self.made_with, self._found = plan, index, made_with, Shares()
+            words = f"{plan.count:,} would go" if plan.count else "nothing is over its threshold"
             console.say(f"{words}; nothing was written", "ok", "✓")
         except InvalidOption:
             if work is None or not work.cancelled:
@@ -283,81 +283,36 @@ class PurgeWork(FrameScreen):
             console.say("dry run cancelled: nothing was written", "muted", "")
         finally:
             self.dry = None
-            if self.is_mounted:
-                self.redraw()
-                self.query_one("#list", LineList).settle()  # the cursor was on a rule that found nothing
+            self._changed()
 
-    async def apply_plan(self, plan: Plan) -> None:
-        """Asks with the plan in numbers, and applies it."""
+    def start_apply(self, undo_bytes: int, filter_text: str) -> None:
+        """Does exactly what the plan says, after asking. `undo_bytes`: how much of the room for undo is taken."""
+        if self.plan is not None:
+            self.console.operator.run(self._apply(self.plan, undo_bytes, filter_text), "purge")
+
+    async def _apply(self, plan: Plan, undo_bytes: int, filter_text: str) -> None:
         console, operator = self.console, self.console.operator
-        snapshot = self.picture.snapshot
+        snapshot = self.snapshot
         now_ms = snapshot.at_ms if snapshot is not None else plan.head.created_ms
-        shares = self.found_shares()
+        shares = self.shares
         sums = present.Sums.of(shares)
         done = self.result.applied + self.result.skipped_count if self.result is not None else 0
         lines = purgeruns.confirm_rows(
-            plan, shares, now_ms, inside(console.size.width),
-            done=done, undo_bytes=self.undo_bytes or 0, filter_text=self.filter_text,
-        )  # fmt: skip
+            plan, shares, now_ms, inside(console.size.width), done=done, undo_bytes=undo_bytes, filter_text=filter_text
+        )
         if not await operator.ask(plan, [], lines=lines, words=(sums.sentence, f"Apply {sums.count - done:,}")):
             console.say("nothing was done", "muted", "")
             return
-        told: list[tuple[str, str, str]] = []
-        result = await operator.apply(plan) if plan.count and not self.is_whole else None
-        if result is not None:
-            self.result = result
-            told.append(outcome(result))
-        if self.temporary.count and self.cleaned is None and (result is None or self.is_whole):
-            told.append(await self._clean())
-        console.say(*told_at_once(told))
-        self.redraw()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of the plan was done."""
-        return self.result is not None and not (self.result.stopped or self.result.error)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all that was found was dealt with."""
-        plan_done = self.is_whole or (self.plan is not None and not self.plan.count)
-        return plan_done and (self.cleaned is not None or not self.temporary.count)
-
-    async def _clean(self) -> tuple[str, str, str]:
-        """Removes the temporary queues that were found, as a batch of their own; what came of it in words."""
-        operator = self.console.operator
-        work = operator.work
-        if work is not None:
-            work.done, work.total = 0, self.temporary.count
-
-        def removed(count: int) -> bool:
-            if work is not None:
-                work.done = count
-            return work is not None and work.cancelled
-
-        report = await self.temporary.remove(self.console.writer, removed)
-        self.cleaned = report
-        if report.batch is not None and report.undoable:
-            jobs = self.result.batch if self.result is not None and self.result.undoable else ""
-            operator.remember(report.batch, f"purge of {queues_words(report.undoable)}", after=jobs)
-        left = report.in_use + report.kept
-        words = f"{queues_words(report.removed)} removed" + (f", {left:,} left: they are used" if left else "")
-        is_cut = work is not None and work.cancelled
-        words += "; cancelled: d finds the others" if is_cut else ""
-        return words, "warn" if left or is_cut else "ok", "▲" if left or is_cut else "✓"
+        self.result = await operator.apply(plan)
+        console.say(*outcome(self.result))
+        self._changed()
 
     async def write_plan(self, plan: Plan) -> None:
         """Copies the plan to a file that is named."""
         field = Field(
             label="to the file", value=f"{plan.id}.jsonl", hint="qdeck purge --apply FILE does it", check=check_new_file
         )
-        queues = self.temporary.count
-        about: list[Line] = []
-        if queues:
-            about = [(("▲ ", "warn"), (f"{queues_words(queues)} not in the file: ", "text"), *_CLEANS)]
-        answer = await self.console.push_screen_wait(
-            FormScreen(self.console, f"Save the plan {plan.id}", [field], about=about)
-        )
+        answer = await self.console.push_screen_wait(FormScreen(self.console, f"Save the plan {plan.id}", [field]))
         if answer is None:
             self.console.say("nothing was written", "muted", "")
             return
@@ -366,8 +321,7 @@ class PurgeWork(FrameScreen):
         except OSError as error:
             self.console.say(f"{answer[0]}: {error.strerror or error}", "bad", "✗")
             return
-        words = f"; without the {queues_words(queues)}" if queues else ""
-        self.console.say(f"plan of {plan.count:,} written to {path}{words}", "ok", "✓")
+        self.console.say(f"plan of {plan.count:,} written to {path}", "ok", "✓")
 
 
 def _copy(source: Path, name: str) -> Path:

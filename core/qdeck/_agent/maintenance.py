@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._agent import health, purging, recovery
@@ -17,7 +18,7 @@ from qdeck._rules.report import document
 from qdeck._settings.limits import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from qdeck._agent.lease import Lease
     from qdeck._agent.options import AgentOptions
@@ -85,20 +86,15 @@ class Maintenance:
         return agent_tasks.Ending(summary={"errors": len(unread), "error": unread[0]} if unread else {})
 
     async def clean(self, lease: Lease) -> Ending:
-        """Removes temporary queues whose time is over, and names of queues that were never made or are gone.
-
-        Those that nobody registered it leaves alone, unless `clean_orphans` is set: whose they are, an operator has to
-        judge (`qdeck clean`).
-        """
-        from qdeck._agent import cleaning
-
+        """Purges temporary queues by `clean_rules`, and removes names of queues that were never made or are gone."""
         settings = self.options.settings.agent
-        told = await cleaning.clean(self.client, settings, lease.cancelled)
+        ending = await self._purge(lease, "clean", settings.clean_rules, dry_run=settings.clean_dry_run)
         if settings.clean_dry_run:
-            return agent_tasks.Ending(summary=told)
+            return ending
         gone = await self.client.run(recovery.prune_queues(lease.claim.now_ms))
-        counters = {"removed": told.get("removed", 0), "names": len(gone)}
-        return agent_tasks.Ending(summary=told | ({"names": gone} if gone else {}), counters=counters)
+        summary = ending.summary if ending.summary["planned"] else {}
+        summary = {**summary, "names": gone} if gone else summary
+        return replace(ending, summary=summary, counters={**ending.counters, "names": len(gone)})
 
     async def health(self, lease: Lease) -> Ending:
         """Judges the deck and writes the verdict where others read it, in the step that ends the run."""
@@ -143,9 +139,16 @@ class Maintenance:
             runs = await self.client.run(agent_tasks.read(keys.MAINTENANCE_TASKS))
         except NotAllowed:
             runs = []
-        from qdeck._agent import cleaning
+        return seen, last, runs, await self._life_cycle()
 
-        return seen, last, runs, await cleaning.counts(self.client)
+    async def _life_cycle(self) -> list[LifeCycleCount]:
+        """What happened to temporary queues; nothing where the rights do not reach."""
+        from qdeck.messages import _registry
+
+        try:
+            return await self.client.run(_registry.metrics())
+        except QdeckError:
+            return []
 
     async def knock(self) -> None:
         """Raises when the server does not answer."""
@@ -153,13 +156,17 @@ class Maintenance:
 
     async def purge(self, lease: Lease) -> Ending:
         """Removes what the purge rules name, or with `purge_dry_run` tells what it would remove."""
+        return await self._purge(lease, "auto-purge", dry_run=self.options.settings.purge.purge_dry_run)
+
+    async def _purge(self, lease: Lease, reason: str, rules: Sequence[str] = (), *, dry_run: bool) -> Ending:
         settings, client = self.options.settings, self.readers.purge
-        async with client.lock, purging.planned(client.reader, settings, "auto-purge", lease.cancelled) as plan:
-            if settings.purge.purge_dry_run:
+        plans = purging.planned(client.reader, settings, reason, lease.cancelled, rules=rules)
+        async with client.lock, plans as plan:
+            if dry_run:
                 return agent_tasks.Ending(summary=purging.summary(plan, None))
             if not plan.count:
                 return agent_tasks.Ending(summary={"dry_run": False, "planned": 0})
-            result = await client.writer.apply(plan, cancelled=lease.cancelled)
+            result = await client.writer.apply(plan, cancelled=lease.cancelled, automatic=True)
             outcome = "failed" if result.error else "stopped" if result.stopped else "done"
             return agent_tasks.Ending(
                 outcome=outcome, summary=purging.summary(plan, result), counters=dict(result.by_rule)

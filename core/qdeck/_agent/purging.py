@@ -15,7 +15,7 @@ from qdeck._settings.limits import Limits, read_rules
 from qdeck._words import iso
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from qdeck._operations.model import BatchResult
     from qdeck._operations.planfile import Plan
@@ -54,12 +54,17 @@ class Taken:
 
 @contextlib.asynccontextmanager
 async def planned(
-    reader: AsyncReader, settings: Settings, reason: str, cancelled: Callable[[], bool] | None = None
+    reader: AsyncReader,
+    settings: Settings,
+    reason: str,
+    cancelled: Callable[[], bool] | None = None,
+    *,
+    rules: Sequence[str] = (),
 ) -> AsyncIterator[Plan]:
-    """The plan of a purge by the rules and thresholds of the configuration; it is gone after."""
+    """The plan of a purge by some rules, or by those of the configuration, and its thresholds; it is gone after."""
     with tempfile.TemporaryDirectory(prefix="qdeck-purge-") as folder:
         yield await reader.plan_purge(
-            read_rules((), settings),
+            read_rules(rules, settings),
             Limits.of(settings),
             path=Path(folder) / "plan.jsonl",
             reason=reason,

@@ -36,6 +36,7 @@ class SkipCode(StrEnum):
     ALREADY_ASKED = "already_asked"
     ALREADY_THERE = "already_there"
     WRONG_TYPE = "wrong_type"
+    IN_USE = "in_use"
     PAYLOAD_CHANGED = "payload_changed"
     UNDO_EXPIRED = "undo_expired"
     UNDO_NOT_KEPT = "undo_not_kept"
@@ -72,6 +73,7 @@ _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
         SkipCode.ALREADY_ASKED: lambda _: "its cancellation was requested",
         SkipCode.ALREADY_THERE: lambda key: f"is in {key} already" if key else "is there again",
         SkipCode.WRONG_TYPE: lambda key: f"{key} holds another type of data",
+        SkipCode.IN_USE: lambda _: "a reader waits on it",
         SkipCode.PAYLOAD_CHANGED: lambda _: "its payload has changed",
         SkipCode.UNDO_EXPIRED: lambda _: "its copy is not kept any more",
         SkipCode.UNDO_NOT_KEPT: lambda count: f"there was no room to keep what {int(count):,} jobs need to be undone",

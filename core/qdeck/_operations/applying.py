@@ -40,13 +40,17 @@ Done = tuple["PlanSlice", SliceResult]
 
 
 class ApplyOptions(TypedDict, total=False):
-    """How a plan is applied: entries a second, who receives the totals, what ends it, what is kept to undo it."""
+    """How a plan is applied: entries a second, who receives the totals, what ends it, what is kept to undo it.
+
+    What is `automatic` was asked for by no operator: its batch keeps within the share of those.
+    """
 
     rate: float | None
     progress: Callable[[Tally], None] | None
     cancelled: Callable[[], bool] | None
     keep_bytes: int
     keep_ms: int
+    automatic: bool
 
 
 class StopRule(Protocol):
@@ -93,8 +97,10 @@ class Tally:
 class Application:
     """One run over a plan."""
 
-    def __init__(self, plan: Plan, adapters: Adapters, *, keep_bytes: int, keep_ms: int) -> None:
-        self.plan, self._adapters = plan, adapters
+    def __init__(
+        self, plan: Plan, adapters: Adapters, *, keep_bytes: int, keep_ms: int, automatic: bool = False
+    ) -> None:
+        self.plan, self._adapters, self._automatic = plan, adapters, automatic
         self.tally = Tally(plan.count)
         self._slices = PlanSlices(plan.entries(), self._applier_of)
         self._keep_bytes, self._keep_ms = keep_bytes, keep_ms
@@ -116,7 +122,7 @@ class Application:
             plan.batch, plan.verb.value, queues=self.tally.queues, shared=plan.head.shared, filter=plan.head.filter,
             rules=plan.head.rules,
             target=plan.head.target, keep_bytes=self._keep_bytes, keep_ms=self._keep_ms,
-            expires_ms=plan.head.expires_ms, now=now,
+            expires_ms=plan.head.expires_ms, now=now, automatic=self._automatic,
         )  # fmt: skip
         if not self._batch.is_resumed and plan.count > batch_transitions.SLICE:
             yield from self._log("begun", {})
@@ -250,7 +256,8 @@ def apply_steps(
         options.get("keep_bytes", batch_transitions.MAX_UNDO_BYTES),
         options.get("keep_ms", batch_transitions.UNDO_TTL_MS),
     )
-    run = Application(plan, adapters, keep_bytes=keep_bytes, keep_ms=keep_ms)
+    automatic = options.get("automatic", False)
+    run = Application(plan, adapters, keep_bytes=keep_bytes, keep_ms=keep_ms, automatic=automatic)
     yield from run.begin()
     error = stopped = None
     try:

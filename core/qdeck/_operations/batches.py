@@ -48,7 +48,7 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     bytes: int = 0
     undone: bool = False
     applied: int | None = None
-    automatic: bool = False  # no operator asked for it: a service removed what its task left, or an agent orphans
+    automatic: bool = False  # no operator asked for it: a service ended its task, or an agent purged
 
     @property
     def all_adapters(self) -> list[str]:
@@ -134,8 +134,9 @@ def begin(
     keep_ms: int = UNDO_TTL_MS,
     expires_ms: int | None = None,
     now: int | None = None,
+    automatic: bool = False,
 ) -> Program[OpenBatch]:
-    """Write the record of a batch before anything is changed.
+    """Write the record of a batch before anything is changed. One that is `automatic` takes the place of others.
 
     Raises for one that was undone, and for one that is to begin after `expires_ms`.
     """
@@ -151,13 +152,25 @@ def begin(
     record = Batch(
         id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + keep_ms, queues=list(queues),
         shared=list(shared), adapters=sorted({*adapters, *(ref.adapter for ref in queues)} - {NATIVE}), filter=filter,
-        detail=detail, rules=list(rules), target=target, bytes=begun.bytes if begun else 0,
+        detail=detail, rules=list(rules), target=target, bytes=begun.bytes if begun else 0, automatic=automatic,
     )  # fmt: skip
+    room = _room(known, batch, keep_bytes)
+    if automatic:
+        room = min(room, (yield from _room_of_automatic(known, batch)))
     yield from write(record)
-    return OpenBatch(record, _room(known, batch, keep_bytes), is_resumed=begun is not None)
+    return OpenBatch(record, room, is_resumed=begun is not None)
 
 
-def begin_automatic(batch: str, verb: str, *, detail: str) -> Program[OpenBatch | None]:
+def _room_of_automatic(known: dict[str, Batch], batch: str) -> Program[int]:
+    """Forget the automatic batches beyond their share, first those that keep nothing; return the room of one more."""
+    others = {name: one for name, one in known.items() if one.automatic and name != batch}
+    oldest = sorted(others, key=lambda name: (others[name].bytes > 0, others[name].at_ms, name))
+    if over := oldest[: max(0, len(oldest) - MOST // 2 + 1)]:
+        yield (b"HDEL", keys.UNDO, *over)
+    return _room(others, batch, MAX_UNDO_BYTES // 2)
+
+
+def begin_automatic(batch: str, verb: str, *, adapters: Sequence[str] = (), detail: str) -> Program[OpenBatch | None]:
     """Write the record of a batch that no operator asked for; None when these have used up their share.
 
     All of them have half of the batches and of the bytes: they follow from messages, which others write. So no flood of
@@ -171,8 +184,9 @@ def begin_automatic(batch: str, verb: str, *, detail: str) -> Program[OpenBatch 
     if not room or len(others) >= MOST // 2:
         return None
     record = Batch(
-        id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + UNDO_TTL_MS, detail=detail, automatic=True
-    )
+        id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + UNDO_TTL_MS, adapters=list(adapters),
+        detail=detail, automatic=True,
+    )  # fmt: skip
     yield from write(record)
     return OpenBatch(record, room)
 

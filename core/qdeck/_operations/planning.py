@@ -29,8 +29,8 @@ from qdeck._options import read_priority
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
-from qdeck._settings.limits import PurgeRule, chosen_rules, used_rules
-from qdeck._settings.model import FOREIGN_RULES
+from qdeck._settings.limits import used_rules
+from qdeck._settings.purge_rules import PURGE_RULES, Takes
 from qdeck.adapters.model import NO_QUEUE
 from qdeck.adapters.plans import PlanEntry, Search, shown
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from qdeck._operations.request import Watch
     from qdeck._redis.commands import Command, Program
     from qdeck._settings.model import UsedRule
+    from qdeck._settings.purge_rules import KnownRule
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.all import Adapters
     from qdeck.adapters.plans import Context, Pages, Rule
@@ -125,16 +126,17 @@ def build(
     priority, target = check(wish)
     places = yield from places_of_wish(adapters, wish)
     purges = wish.verb is Verb.PURGE
+    unlisted = adapters.unlisted if purges and not wish.queues else []
     head = yield from start_head(
         wish.verb, adapters, places, address, db=db, where="" if purges else str(wish.wanted or ""),
-        rules=_rules(wish, places) if purges else (), reason=wish.reason, priority=priority, target=target,
-        life_ms=wish.life_ms, limits=asdict(wish.limits) if purges else None,
+        rules=_rules(wish, places.adapters, unlisted) if purges else (), reason=wish.reason,
+        priority=priority, target=target, life_ms=wish.life_ms, limits=asdict(wish.limits) if purges else None,
     )  # fmt: skip
     with PlanWriter(head, wish.path) as writer:
         making = _Making(head, wish, places, writer, progress, cancelled, watch)
         for ref, error in places.unread:
             making.sums.skip(ref, "", SkipCode.UNREADABLE, error)
-        beside = [(adapter, NO_QUEUE) for adapter in places.adapters] if purges else []
+        beside = [(adapter, NO_QUEUE) for adapter in (*places.adapters, *unlisted)] if purges else []
         for adapter, queue in [*places.queues, *beside]:
             for search in making.searches(adapter, queue):
                 yield from making.take(adapter, queue, search)
@@ -142,12 +144,16 @@ def build(
         return writer.finish(making.sums.tail())
 
 
-def _rules(wish: Wish, places: Places) -> list[UsedRule]:
-    """The rules of a purge with their thresholds."""
-    meant = chosen_rules(wish.rules)
-    others = any(not has_feature(adapter.name, Feature.PURGE) for adapter in places.adapters)
-    known = (*PurgeRule, *(FOREIGN_RULES if others else ()))
-    return used_rules([rule for rule in known if rule in meant], wish.limits)
+def _rules(wish: Wish, adapters: Sequence[Adapter], unlisted: Sequence[Adapter]) -> list[UsedRule]:
+    """The rules of a purge with their thresholds: those of the queues that there are."""
+    others = any(not has_feature(adapter.name, Feature.PURGE) for adapter in adapters)
+    of_queues = {rule.name for adapter in unlisted for rule in adapter.rules(NO_QUEUE)}
+
+    def applies(rule: KnownRule) -> bool:
+        return rule.name in of_queues if rule.takes is Takes.QUEUES else others or not rule.foreign
+
+    known = [rule.name for rule in PURGE_RULES.values() if rule.name in wish.rules and applies(rule)]
+    return used_rules(known, wish.limits)
 
 
 @dataclass(slots=True)
@@ -178,7 +184,7 @@ class _Making:
             yield Search(states=states, now=now, limits=wish.limits, wanted=wish.wanted, ids=wish.ids, stuck=wish.stuck)
 
     def _of_rules(self, rules: Sequence[Rule]) -> Iterator[Search]:
-        limits, meant = self.wish.limits, chosen_rules(self.wish.rules)
+        limits, meant = self.wish.limits, self.wish.rules
         before: list[Rule] = []
         for rule in rules:
             if rule.name in meant:

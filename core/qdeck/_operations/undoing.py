@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import chain
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from qdeck._deck import changes
@@ -13,17 +12,12 @@ from qdeck._operations.model import UndoResult
 from qdeck._redis import reads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from qdeck._deck.reasons import Skip
     from qdeck._operations.batches import Batch
     from qdeck._redis.commands import Program
     from qdeck.adapters.all import Adapters
-
-    UndoSteps = Callable[
-        [Batch, Callable[[int], None] | None, Callable[[], bool] | None], Program[tuple[int, list[Skip], bool]]
-    ]
-    """Undoes a batch: how much was restored, what was not, and whether all was looked at."""
 
 
 def find(batch: str | None) -> Program[Batch]:
@@ -55,11 +49,10 @@ def undo_steps(
     adapters: Adapters,
     batch: str | None = None,
     *,
-    kinds: Mapping[str, UndoSteps] = MappingProxyType({}),
     progress: Callable[[int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Program[UndoResult]:
-    """Undo a batch, or this user's own last one. `kinds` has who undoes batches that are of no jobs, by verb."""
+    """Undo a batch, or this user's own last one."""
     found = yield from find(batch)
     undoers = [
         adapters.instance(name).undoer(found.id, found.queues_of(name), found.target) for name in found.all_adapters
@@ -76,8 +69,6 @@ def undo_steps(
             restored = sum(undoer.restored for undoer in undoers)
             if progress is not None:
                 progress(restored)
-        if found.verb in kinds:
-            restored, skipped, is_whole = yield from kinds[found.verb](found, progress, cancelled)
     except QdeckError as caught:
         restored = sum(undoer.restored for undoer in undoers)
         if isinstance(caught, NotAllowed) and not restored:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from qdeck._errors import InvalidOption
-from qdeck._settings.model import FOREIGN_RULES, HOUR_S, RULE_KEYS, SWITCHES_THAT_WRITE, Settings, UsedRule
+from qdeck._settings.model import HOUR_S, SWITCHES_THAT_WRITE, Settings, UsedRule
+from qdeck._settings.purge_rules import PURGE_RULES, PurgeRule, check_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _OF_ADAPTERS: Final = ("max_ready_age_pool", "max_task_age")
+_SETTINGS: Final = {rule.value: PURGE_RULES[rule].setting for rule in PurgeRule}
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _WORDS: Final = {
@@ -29,18 +30,6 @@ _WORDS: Final = {
     "off": False,
     "0": False,
 }
-
-
-class PurgeRule(StrEnum):
-    """A purge rule of native; in the order in which a plan has them."""
-
-    RUNNING_WITHOUT_OWNER = "running_without_owner"
-    READY_TOO_OLD = "ready_too_old"
-    DONE_TOO_OLD = "done_too_old"
-    DEAD_TOO_OLD = "dead_too_old"
-    DEAD_TOO_MANY = "dead_too_many"
-    CANCELLED_TOO_OLD = "cancelled_too_old"
-    ORPHANED_RECORDS = "orphaned_records"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +63,15 @@ class Limits:
         name, value = name.strip(), value.strip()
         if not equals:
             raise InvalidOption(f"{change!r} sets nothing", hint="write KEY=VALUE, such as max_ready_age=12h")
-        key = RULE_KEYS.get(name, name)
+        key = _SETTINGS.get(name, name)
         if key == "dlq_enabled":
             if value.lower() not in _WORDS:
                 raise InvalidOption(f"dlq_enabled={value!r} is neither true nor false", hint="write dlq_enabled=true")
             return replace(self, dlq_enabled=_WORDS[value.lower()])
-        if key not in RULE_KEYS.values() and key not in _OF_ADAPTERS:
-            known = [*RULE_KEYS.values(), "dlq_enabled", *_OF_ADAPTERS, *RULE_KEYS]
+        if key not in _SETTINGS.values() and key not in _OF_ADAPTERS:
+            known = [*_SETTINGS.values(), "dlq_enabled", *_OF_ADAPTERS, *_SETTINGS]
             near = difflib.get_close_matches(name, [key for key in known if key not in SWITCHES_THAT_WRITE], 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"thresholds are: {', '.join(RULE_KEYS.values())}"
+            hint = f"did you mean {near[0]!r}?" if near else f"thresholds are: {', '.join(_SETTINGS.values())}"
             raise InvalidOption(f"there is no threshold {name!r}", hint=hint)
         number = _number(key, value)
         return replace(self, **{key: number})  # type: ignore[arg-type]  # the key is one of those of numbers
@@ -114,14 +103,7 @@ class Limits:
 
 def used_rules(rules: Iterable[str], limits: Limits) -> list[UsedRule]:
     """Return rules with the thresholds that hold for them."""
-    settings = {**RULE_KEYS, **FOREIGN_RULES}
-    return [limits.used(rule, settings[rule] or "") for rule in rules]
-
-
-def chosen_rules(rules: Iterable[str]) -> frozenset[str]:
-    """Return the rules that are meant: all of native's mean all of the other adapters too."""
-    named = frozenset(str(rule) for rule in rules)
-    return named | frozenset(FOREIGN_RULES) if named.issuperset(PurgeRule) else named
+    return [limits.used(rule, PURGE_RULES[rule].setting) for rule in rules]
 
 
 def _number(key: str, value: str) -> int | float:
@@ -143,16 +125,17 @@ def _number(key: str, value: str) -> int | float:
     return number
 
 
-def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[PurgeRule | str, ...]:
-    """The rules of these names; when none are named those of the configuration, or all. In the order of a plan.
+def default_rules() -> tuple[str, ...]:
+    """Return the rules that run where none are named."""
+    return tuple(name for name, rule in PURGE_RULES.items() if not rule.by_name)
 
-    Those that only other adapters have are words; all of our own mean all of theirs too.
+
+def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[str, ...]:
+    """Return the rules of these names, in the order of a plan; without names those of the configuration or the default.
+
+    Raises for a name that no rule has.
     """
-    known = (*PurgeRule, *FOREIGN_RULES)
-    wanted = list(names) or list((settings or Settings()).purge.rules or PurgeRule)
+    wanted = tuple(names) or (settings or Settings()).purge.rules or default_rules()
     for name in wanted:
-        if name not in known:
-            near = difflib.get_close_matches(name, [str(rule) for rule in known], 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(known)}"
-            raise InvalidOption(f"there is no purge rule {name!r}", hint=hint)
-    return tuple(rule for rule in known if rule in wanted)
+        check_rule(name)
+    return tuple(name for name in PURGE_RULES if name in wanted)

@@ -15,11 +15,10 @@ from qdeck._errors import InvalidOption
 from qdeck._settings import trust
 from qdeck._settings.configuration import Configuration, Own
 from qdeck._settings.model import (
-    FOREIGN_RULES,
     PRODUCTION,
-    RULE_KEYS,
     SWITCHES_THAT_WRITE,
     AdapterSettings,
+    Agent,
     Context,
     Settings,
 )
@@ -247,13 +246,22 @@ def _check(found: Configuration, name: str) -> None:
             hint = f"did you mean {near[0]!r}?" if near else f"write #rrggbb or one of {', '.join(COLOURS)}"
             raise wrong([*at, "colour"], f"{context.colour!r} is no colour", hint)
         _check_pairs(context.thresholds.over(found.thresholds), [*at, "thresholds"], wrong)
-    for rule in settings.purge.rules or ():
-        rules = (*RULE_KEYS, *FOREIGN_RULES)
-        if rule not in rules:
-            near = difflib.get_close_matches(rule, rules, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(rules)}"
-            raise wrong(["purge", "rules"], f"there is no purge rule {rule!r}", hint)
+    _check_rules(settings, wrong)
     _check_pairs(found.thresholds, ["health", "health_thresholds"], wrong)
+
+
+def _check_rules(settings: Settings, wrong: Any) -> None:
+    cleans = settings.agent.clean_rules
+    if settings.purge.rules is None and cleans == Agent().clean_rules:
+        return
+    from qdeck._settings.purge_rules import Takes, check_rule
+
+    named = [(["purge", "rules"], rule, None) for rule in settings.purge.rules or ()]
+    for path, rule, takes in [*named, *((["agent", "clean_rules"], rule, Takes.QUEUES) for rule in cleans)]:
+        try:
+            check_rule(rule, takes)
+        except InvalidOption as error:
+            raise wrong(path, str(error), error.hint) from error
 
 
 def _check_pairs(thresholds: Thresholds, path: list[str], wrong: Any) -> None:

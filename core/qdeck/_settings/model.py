@@ -15,29 +15,11 @@ from qdeck._settings.thresholds import Count, Seconds, Thresholds
 
 Interval = Annotated[int, Meta(ge=1)]
 Hours = Annotated[float, Meta(ge=0)]
-RULE_KEYS: Final = {
-    "ready_too_old": "max_ready_age",
-    "running_without_owner": "max_pending_age",
-    "done_too_old": "max_completed_age",
-    "dead_too_old": "dlq_ttl",
-    "dead_too_many": "dlq_max_entries",
-    "cancelled_too_old": "max_request_age",
-    "orphaned_records": "max_orphaned_age",
-}
-"""The purge rules, each with the setting that is its threshold."""
-FOREIGN_RULES: Final = {
-    "pending_too_old": "max_pending_age",
-    "request_too_old": "max_request_age",
-    "task_too_old": "max_task_age",
-    "broken_entries": "",
-    "overdue_delayed": "",
-}
-"""Purge rules that only other adapters have, each with its setting; some need none."""
 HOUR_S: Final = 3600
 _MOST_S: Final = 1e12  # no threshold is so long, whatever was written
 PRODUCTION: Final = ("production", "prod")
 SWITCHES_THAT_WRITE: Final = frozenset(
-    {"purge_enabled", "dlq_enabled", "health_check_enabled", "allow_purge", "clean_interval", "clean_orphans"}
+    {"purge_enabled", "dlq_enabled", "health_check_enabled", "allow_purge", "clean_interval"}
 )
 """Settings that make qdeck change a server by itself: a hint names them only to somebody who wrote their exact name."""
 
@@ -90,7 +72,7 @@ class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_task_age: Seconds = 14 * 86400
     """A task of IFDB succeeded so long ago."""
     rules: tuple[str, ...] | None = None
-    """The rules that run when none are named; by default all."""
+    """The rules that run when none are named; by default all but those that run only where they are named."""
 
 
 class DeadLetters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,11 +106,11 @@ class Agent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     history_interval: Interval = 10
     history_hours: Hours = 24
     clean_interval: Seconds = 0
-    """Seconds between removals of temporary queues whose time is over; 0 is never."""
+    """Seconds between removals of temporary queues; 0 is never."""
     clean_dry_run: bool = False
     """Whether these are only told."""
-    clean_orphans: bool = False
-    """Whether temporary queues that nobody registered and nobody used for a day go as well."""
+    clean_rules: tuple[str, ...] = ("expired_queues",)
+    """The purge rules by which they are removed."""
 
     def __repr__(self) -> str:
         return f"Agent(http={self.http!r})"

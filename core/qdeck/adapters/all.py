@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._adapter_names import UNLISTED
 from qdeck._deck import native, verdict
 from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.queue_ref import ambiguous, shared_names
@@ -242,6 +243,11 @@ class Adapters:
             known = self._beside[name] = make(name, self._settings)
             known.thresholds = self._memory.thresholds
         return known
+
+    @property
+    def unlisted(self) -> list[Adapter]:
+        """Those whose queues hold no jobs, where the queues of qdeck itself are meant."""
+        return [self.instance(name) for name in UNLISTED] if self.shows_native else []
 
     def _adapter_of(self, ref: QueueRef) -> Program[Adapter]:
         """The adapter of a queue, after a first look where there was none."""

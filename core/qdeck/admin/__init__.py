@@ -70,8 +70,9 @@ if TYPE_CHECKING:
     from qdeck._settings import Context as ContextSettings
     from qdeck._settings import load as load_configuration
     from qdeck._settings import read_file as read_configuration
-    from qdeck._settings.limits import Limits, PurgeRule, read_rules
-    from qdeck._settings.model import FOREIGN_RULES, RULE_KEYS, UsedRule
+    from qdeck._settings.limits import Limits, read_rules
+    from qdeck._settings.model import UsedRule
+    from qdeck._settings.purge_rules import PURGE_RULES, KnownRule, PurgeRule, Takes
     from qdeck._settings.save import Value as SettingValue
     from qdeck._settings.save import save as save_settings
     from qdeck._settings.trust import add as trust_file
@@ -92,7 +93,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ADAPTERS",
     "ENOUGH",
-    "FOREIGN_RULES",
     "HIDDEN",
     "LOCAL_CLOCK",
     "MASK",
@@ -102,7 +102,7 @@ __all__ = [
     "NATIVE",
     "PART_MS",
     "PRIORITIES",
-    "RULE_KEYS",
+    "PURGE_RULES",
     "TOO_MANY",
     "UNKNOWN_TASK",
     "Act",
@@ -143,6 +143,7 @@ __all__ = [
     "JobOutcome",
     "JobRecord",
     "Kind",
+    "KnownRule",
     "Limits",
     "Needs",
     "NewJob",
@@ -178,6 +179,7 @@ __all__ = [
     "Stuck",
     "StuckCode",
     "StuckJob",
+    "Takes",
     "Tally",
     "Target",
     "Thresholds",
@@ -282,7 +284,7 @@ _HOMES: Final = {
     "qdeck.adapters.native.walk": "Needs Walk",
     "qdeck._rules.doctor": "Diagnosis DoctorCheck",
     "qdeck._rules.health": "HealthReport",
-    "qdeck._settings.limits": "Limits PurgeRule read_rules",
+    "qdeck._settings.limits": "Limits read_rules",
     "qdeck._rules.report": "health_document=document",
     "qdeck._schedules.model": "Definition MISSED ScheduleRow",
     "qdeck._schedules.cron_rule": "CronRule",
@@ -290,7 +292,8 @@ _HOMES: Final = {
         "Configuration ContextSettings=Context Settings Target Thresholds "
         "load_configuration=load read_configuration=read_file"
     ),
-    "qdeck._settings.model": "FOREIGN_RULES RULE_KEYS UsedRule",
+    "qdeck._settings.model": "UsedRule",
+    "qdeck._settings.purge_rules": "KnownRule PURGE_RULES PurgeRule Takes",
     "qdeck._settings.save": "SettingValue=Value save_settings=save",
     "qdeck._settings.trust": "distrust_file=remove trust_file=add trusted_path=path_of",
     "qdeck._words": "counted iso",

@@ -127,7 +127,7 @@ class Plans(Client):
         cancelled: Callable[[], bool] | None = None,
         watch: Watch | None = None,
     ) -> Program[Plan]:
-        """Return exactly what a purge by these rules, or by all, would remove.
+        """Return exactly what a purge by these rules would remove; without rules, by all that need not be named.
 
         `progress` receives how many jobs were looked at and how many were taken; `watch` receives each slice: the
         queue, the rule, how many jobs were looked at, the entries, and whether it was the last slice.
@@ -135,10 +135,10 @@ class Plans(Client):
         from qdeck._operations import planning
         from qdeck._operations.model import PLAN_LIFE_MS, Verb
         from qdeck._operations.request import Wish
-        from qdeck._settings.limits import Limits, PurgeRule
+        from qdeck._settings.limits import Limits, default_rules
 
         request = Wish(
-            verb=Verb.PURGE, queues=names(queues), rules=tuple(PurgeRule if rules is None else rules),
+            verb=Verb.PURGE, queues=names(queues), rules=default_rules() if rules is None else tuple(map(str, rules)),
             limits=limits or Limits(), path=path, life_ms=PLAN_LIFE_MS if life_ms is None else life_ms, reason=reason,
         )  # fmt: skip
         return planning.build(

@@ -14,11 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from qdeck._deck.model import QueueRef, Settings
-    from qdeck._deck.reasons import Skip
     from qdeck._engine.transitions import EnqueueResult
     from qdeck._names import QueueName
     from qdeck._operations.applying import ApplyOptions
-    from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.planfile import Plan
@@ -101,9 +99,7 @@ class Writes(Reads):
         """Revert a batch, without an id the last one of this user. Twice is once."""
         from qdeck._operations import undoing
 
-        return undoing.undo_steps(
-            self.adapters, batch, kinds={"clean": _undo_cleaning}, progress=progress, cancelled=cancelled
-        )
+        return undoing.undo_steps(self.adapters, batch, progress=progress, cancelled=cancelled)
 
     @writes
     def edit(self, draft: Draft, text: str | bytes, reason: str = "") -> Program[BatchResult]:
@@ -299,14 +295,6 @@ class AsyncWriter(Writes, AsyncReader):
     async def write(self, program: Program[T]) -> T:
         """Run a program that may write."""
         return await self._run_write(program)
-
-
-def _undo_cleaning(
-    batch: Batch, progress: Callable[[int], None] | None, cancelled: Callable[[], bool] | None
-) -> Program[tuple[int, list[Skip], bool]]:
-    from qdeck.messages import _batch
-
-    return _batch.undo_steps(batch, progress, cancelled)
 
 
 def _queue_name(queue: str | QueueName) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._lazy import attach
 
 if TYPE_CHECKING:
-    from qdeck.messages._cleaning import Cleaning, ExpiredCleaning, OrphanCleaning, PlannedCleaning, TaskCleaning
+    from qdeck.messages._cleaning import Cleaning, ExpiredCleaning, OrphanCleaning, TaskCleaning
     from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
     from qdeck.messages._manager import Delivery, DomainQueueManager, SyncDomainQueueManager
     from qdeck.messages._messenger import Messenger
@@ -31,7 +31,6 @@ __all__ = [
     "Messenger",
     "Names",
     "OrphanCleaning",
-    "PlannedCleaning",
     "QueuePage",
     "Removal",
     "RemovalOutcome",
@@ -48,7 +47,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "qdeck.messages._cleaning": "Cleaning ExpiredCleaning OrphanCleaning PlannedCleaning TaskCleaning",
+    "qdeck.messages._cleaning": "Cleaning ExpiredCleaning OrphanCleaning TaskCleaning",
     "qdeck.messages._envelopes": "DomainAction DomainActionResponse ErrorDetail callback_to response_to",
     "qdeck.messages._manager": "Delivery DomainQueueManager SyncDomainQueueManager",
     "qdeck.messages._messenger": "Messenger",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import structs
 
-from qdeck._deck.reasons import Skip, SkipCode
+from qdeck._deck.reasons import SkipCode
 from qdeck._engine import batch_transitions
 from qdeck._engine.keys import MESSAGES
 from qdeck._engine.stored_numbers import digits
@@ -21,12 +21,13 @@ from qdeck._redis.commands import ordered
 from qdeck.messages._registry import ABOUT, CALLBACKS, QUEUES, TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._operations.batches import Batch, OpenBatch
+    from qdeck._operations.batches import OpenBatch
     from qdeck._redis.commands import Arg, Command, Program
 
 VERB: Final = "clean"
+ADAPTER: Final = "messages"
 MOST_ONE: Final = 1024 * 1024  # a longer list is not copied: that would block the server
 OVERHEAD: Final = 300  # bytes that a copy takes besides what is in it
 SLICE: Final = 100
@@ -53,59 +54,34 @@ def index_key(batch: str) -> bytes:
     return f"{MESSAGES}:undo:{batch}".encode()
 
 
-class CleaningBatch:
-    """The batch of one cleaning. The room for all that can be undone is one, so it may keep less than was removed.
+class Copies:
+    """The copies of what one batch removes. `room` is how many bytes they may take."""
 
-    It is opened when there is something to keep. An automatic one is no operator's: only messages are a reason for it,
-    and all of them share half of the room.
-    """
+    keeps_empty = True
+    """Whether undo registers queues again that held nothing."""
 
-    def __init__(self, detail: str, *, automatic: bool = False) -> None:
-        self.id = batches.new_batch_id()
-        self._detail, self._automatic = detail, automatic
-        self._bytes = self._count = 0
-        self._open: OpenBatch | None = None
+    def __init__(self, batch: str, *, room: int = 0, keep_ms: int = batch_transitions.UNDO_TTL_MS) -> None:
+        self.id, self.room, self.keep_ms = batch, room, keep_ms
+        self.bytes = self.count = 0
         self._noted: dict[str, Noted] = {}
-
-    @property
-    def is_open(self) -> bool:
-        """Whether undo knows of it."""
-        return self._open is not None
-
-    @property
-    def keeps_empty(self) -> bool:
-        """Whether undo registers queues again that held nothing."""
-        return self._open is not None and not self._automatic
 
     def note(self, names: Sequence[str], task_set: bytes = b"") -> Program[int]:
         """Note what goes with these queues, and return how many bytes the copy of each may take: 0 for none."""
-        if self._open is None:
-            self._open = yield from self._begin(names)
-        if self._open is None:
-            return 0
         about, *ttl = yield [(b"HMGET", ABOUT, *names), *([(b"PTTL", task_set)] if task_set else [])]
         self._noted = {name: Noted(text or b"", task_set, *ttl) for name, text in zip(names, about, strict=True)}
         index = index_key(self.id)
-        yield ordered(_index(index, self._noted), (b"PEXPIRE", index, batch_transitions.UNDO_TTL_MS), key=index)
-        return min(MOST_ONE, max(0, (self._open.room - self._bytes) // len(names) - OVERHEAD))
-
-    def _begin(self, names: Sequence[str]) -> Program[OpenBatch | None]:
-        if not self._automatic:
-            return (yield from batches.begin(self.id, VERB, detail=self._detail))
-        there = yield from reads.ask_all([(b"EXISTS", name) for name in names])
-        if all(count == 0 for count in there):
-            return None
-        return (yield from batches.begin_automatic(self.id, VERB, detail=self._detail))
+        yield ordered(_index(index, self._noted), (b"PEXPIRE", index, self.keep_ms), key=index)
+        return min(MOST_ONE, max(0, (self.room - self.bytes) // len(names) - OVERHEAD))
 
     def settle(self, kept: Mapping[str, int], empty: Collection[str]) -> Program[None]:
         """Count what was kept of the queues noted last, with its bytes, and forget the others.
 
         Of the `empty` ones, which had no list, the registration is kept, here or in the set of the task.
         """
-        if self._open is None or not self._noted:
+        if not self._noted:
             return
-        self._bytes += sum(size + OVERHEAD for size in kept.values())
-        self._count += len(kept)
+        self.bytes += sum(size + OVERHEAD for size in kept.values())
+        self.count += len(kept)
         index = index_key(self.id)
         bare = {
             name: structs.replace(self._noted[name], is_empty=True)
@@ -118,37 +94,76 @@ class CleaningBatch:
             yield (b"HDEL", index, *left)
         self._noted = {}
 
+    def kept_of(self, names: Sequence[str]) -> Program[set[str]]:
+        """Return those of these queues that this batch removed before, and keeps."""
+        noted = yield (b"HMGET", index_key(self.id), *names)
+        known = [(name, _read(raw)) for name, raw in zip(names, noted, strict=True) if raw is not None]
+        there = yield from reads.fetch_all([(b"EXISTS", copy_key(name, self.id)) for name, _ in known])
+        return {name for (name, one), copied in zip(known, there, strict=True) if copied or one.is_empty}
+
+
+class CleaningBatch(Copies):
+    """The batch of one cleaning. The room for all that can be undone is one, so it may keep less than was removed.
+
+    It is opened when there is something to keep. An automatic one is no operator's: only messages are a reason for it,
+    and all of them share half of the room.
+    """
+
+    def __init__(self, detail: str, *, automatic: bool = False) -> None:
+        super().__init__(batches.new_batch_id())
+        self._detail, self._automatic = detail, automatic
+        self._open: OpenBatch | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether undo knows of it."""
+        return self._open is not None
+
+    @property
+    def keeps_empty(self) -> bool:  # type: ignore[override]  # it is known when the batch is open
+        """Whether undo registers queues again that held nothing."""
+        return self._open is not None and not self._automatic
+
+    def note(self, names: Sequence[str], task_set: bytes = b"") -> Program[int]:
+        """Open the batch, where it is not open yet; then note what goes with these queues."""
+        if self._open is None:
+            self._open = yield from self._begin(names)
+        if self._open is None:
+            return 0
+        self.room = self._open.room
+        return (yield from super().note(names, task_set))
+
+    def _begin(self, names: Sequence[str]) -> Program[OpenBatch | None]:
+        if not self._automatic:
+            return (yield from batches.begin(self.id, VERB, adapters=(ADAPTER,), detail=self._detail))
+        there = yield from reads.ask_all([(b"EXISTS", name) for name in names])
+        if all(count == 0 for count in there):
+            return None
+        return (yield from batches.begin_automatic(self.id, VERB, adapters=(ADAPTER,), detail=self._detail))
+
     def close(self, counts: Mapping[str, int]) -> Program[int | None]:
         """Write how much is kept, and the line of the log; return until when it can be undone."""
         if self._open is None:
             return None
-        yield from self._open.close(counts["applied"], self._bytes)
-        yield from self._open.log(counts, undoable=self._count)
-        return self._open.undo_until_ms(self._count)
+        yield from self._open.close(counts["applied"], self.bytes)
+        yield from self._open.log(counts, undoable=self.count)
+        return self._open.undo_until_ms(self.count)
 
 
 def _index(index: bytes, noted: Mapping[str, Noted]) -> Command:
     return (b"HSET", index, *(arg for name, one in noted.items() for arg in (name, msgspec.msgpack.encode(one))))
 
 
-def undo_steps(
-    batch: Batch, progress: Callable[[int], None] | None = None, cancelled: Callable[[], bool] | None = None
-) -> Program[tuple[int, list[Skip], bool]]:
-    """Put the queues of a cleaning back: how many, which not and why, and whether all were looked at."""
-    restored, skipped = 0, list[Skip]()
-    noted = yield from reads.scan_hash(index_key(batch.id).decode())
-    rows = [(name.decode("utf-8", "replace"), _read(raw)) for name, raw in noted.items()]
-    for start in range(0, len(rows), SLICE):
-        if cancelled is not None and cancelled():
-            return restored, skipped, False
-        for name, outcome in (yield from _put_back(rows[start : start + SLICE], batch.id)):
-            if outcome == "back":
-                restored += 1
-            elif outcome:
-                skipped.append(Skip(id=name, code=_WHY[outcome], queue=name))
-        if progress is not None:
-            progress(restored)
-    return restored, skipped, True
+def read_noted(batch: str) -> Program[list[tuple[str, Noted]]]:
+    """Return the queues of a batch, with what was noted of each."""
+    noted = yield from reads.scan_hash(index_key(batch).decode())
+    return [(name.decode("utf-8", "replace"), _read(raw)) for name, raw in noted.items()]
+
+
+def put_back(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tuple[str, SkipCode | None]]]:
+    """Put queues back, and return why those stay away that do; what was only a name in a set is left out."""
+    found = yield from _put_back(rows, batch)
+    return [(name, _WHY.get(outcome)) for name, outcome in found if outcome]
 
 
 def _read(raw: bytes) -> Noted:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qdeck._errors import LayoutMismatch
 from qdeck._list_names import ListNames
 from qdeck._redis import reads
+from qdeck._settings.purge_rules import UNUSED_S
 from qdeck.messages import _registry as registry
 from qdeck.messages import _task_lists as task_lists
 from qdeck.messages._batch import CleaningBatch
@@ -16,11 +17,11 @@ from qdeck.messages._names import task_of, temporary_name
 from qdeck.messages._removal import CleanReport, Removal, RemovalOutcome, look, remove
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from qdeck._redis.commands import Program
 
-IDLE_S: Final = 86_400
+IDLE_S: Final = UNUSED_S
 SLICE: Final = 500
 MOST_SLICES: Final = 1000  # of expired queues in one cleaning
 
@@ -191,57 +192,61 @@ class OrphanCleaning(Cleaning):
         self._cursor: Any = 0
 
     def _slice(self) -> Program[bool]:
-        cursor, keys = yield (b"SCAN", self._cursor, b"COUNT", SLICE, b"TYPE", b"list")
-        tasks: dict[str, str | None] = {}
-        others: list[str] = []
-        for key in keys:
-            if (name := temporary_name(key)) is not None:
-                tasks[name] = task_of(name)
-            elif self._patterns is not None and (task := task_lists.task_by_patterns(self._patterns, key)) is not None:
-                name = key.decode()
-                tasks[name] = task
-                others.append(name)
-        orphans = yield from self._orphans(tasks)
-        if orphans:
-            yield from self._take([name for name in orphans if name not in others])
-            yield from self._take([name for name in orphans if name in others], any_list=True)
-        self.report.scanned += len(keys)
-        # On a cluster a cursor is more than a number; at the end it is zero everywhere.
-        self._cursor = 0 if cursor in (0, b"0") else cursor
+        step = yield from find_orphans(self._cursor, self.idle_s, self._patterns)
+        if step.names:
+            yield from self._take(step.names)
+        if step.others:
+            yield from self._take(step.others, any_list=True)
+        self.report.scanned += step.scanned
+        self._cursor = step.cursor
         return bool(self._cursor)
 
-    def _orphans(self, tasks: dict[str, str | None]) -> Program[list[str]]:
-        """Those that nobody registered, here or in the set of a task, and nobody used for so long."""
-        names = list(tasks)
-        if not names:
-            return []
-        known = yield from registry.describe(names)
-        idle = yield from reads.ask_all([(b"OBJECT", b"IDLETIME", name) for name in names])
-        found = [
-            name
-            for name, entry, seconds in zip(names, known, idle, strict=True)
-            if entry is None and isinstance(seconds, int) and seconds >= self.idle_s
-        ]
-        owned = yield from task_lists.of_living_tasks({name: tasks[name] for name in found})
-        return [name for name in found if name not in owned]
+
+class OrphanStep(NamedTuple):
+    """What one step of a scan found: orphans by the names of temporary queues, and by the patterns of other programs.
+
+    A `cursor` of 0 is the end.
+    """
+
+    names: list[str]
+    others: list[str]
+    scanned: int
+    cursor: Any
 
 
-class PlannedCleaning(Cleaning):
-    """Queues that were found before, by what they were found as: `expired` or `orphaned`."""
+def find_orphans(cursor: Any, idle_s: int, patterns: ListNames | None = None) -> Program[OrphanStep]:
+    """Scan the next keys for lists that nobody registered and nobody used for so long."""
+    following, keys = yield (b"SCAN", cursor, b"COUNT", SLICE, b"TYPE", b"list")
+    tasks: dict[str, str | None] = {}
+    others: set[str] = set()
+    for key in keys:
+        if (name := temporary_name(key)) is not None:
+            tasks[name] = task_of(name)
+        elif patterns is not None and (task := task_lists.task_by_patterns(patterns, key)) is not None:
+            name = key.decode()
+            tasks[name] = task
+            others.add(name)
+    orphans = yield from _orphans(tasks, idle_s)
+    # On a cluster a cursor is more than a number; at the end it is zero everywhere.
+    after = 0 if following in (0, b"0") else following
+    own = [name for name in orphans if name not in others]
+    return OrphanStep(own, [name for name in orphans if name in others], len(keys), after)
 
-    def __init__(self, found: Iterable[tuple[str, Sequence[str]]], *, undo: bool = True) -> None:
-        super().__init__("purge", undo=undo)
-        self._slices = [
-            (event, names[at : at + SLICE]) for event, names in found for at in range(0, len(names), SLICE)
-        ]  # fmt: skip
 
-    def _slice(self) -> Program[bool]:
-        if self._slices:
-            self.event, names = self._slices.pop(0)
-            self.idle_s = IDLE_S if self.event == OrphanCleaning.event else 0
-            yield from self._take(names)
-            self.report.scanned += len(names)
-        return bool(self._slices)
+def _orphans(tasks: dict[str, str | None], idle_s: int) -> Program[list[str]]:
+    """Return those that nobody registered, here or in the set of a task, and nobody used for so long."""
+    names = list(tasks)
+    if not names:
+        return []
+    known = yield from registry.describe(names)
+    idle = yield from reads.ask_all([(b"OBJECT", b"IDLETIME", name) for name in names])
+    found = [
+        name
+        for name, entry, seconds in zip(names, known, idle, strict=True)
+        if entry is None and isinstance(seconds, int) and seconds >= idle_s
+    ]
+    owned = yield from task_lists.of_living_tasks({name: tasks[name] for name in found})
+    return [name for name in found if name not in owned]
 
 
 def end_task(task: str, within: Callable[[str], bool], *, idle_s: int = 0) -> Program[CleanReport]:

@@ -212,6 +212,12 @@ def task_of(name: str) -> str | None:
         return None
 
 
+def family_of(name: str) -> str:
+    """Return what temporary queues of one service and type have in common: a name up to its type, or its tier."""
+    found = _MAY_BE_TEMPORARY.search(name.encode())
+    return name[: found.end() - 1] if found is not None and found.end() <= MAX_LENGTH else ""
+
+
 def temporary_name(key: bytes) -> str | None:
     """Return the name, when a key is called like a temporary queue of any generation."""
     if not _MAY_BE_TEMPORARY.search(key) or b"{" in key or b"}" in key or len(key) > 400:

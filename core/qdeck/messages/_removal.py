@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck.messages._batch import CleaningBatch
+    from qdeck.messages._batch import Copies
 
 
 class RemovalOutcome(StrEnum):
@@ -38,6 +38,7 @@ class RemovalOutcome(StrEnum):
     FOREIGN = "foreign"
     UNKNOWN = "unknown"
     UNCOPIED = "uncopied"
+    FILLED = "filled"
 
     @property
     def why(self) -> str:
@@ -54,6 +55,7 @@ _WHY: Final[Mapping[RemovalOutcome, str]] = MappingProxyType(
         RemovalOutcome.FOREIGN: "it is not a temporary queue",
         RemovalOutcome.UNKNOWN: "the server keeps no idle times",
         RemovalOutcome.UNCOPIED: "it is too large to be kept for undo",
+        RemovalOutcome.FILLED: "it holds messages now",
     }
 )
 
@@ -129,7 +131,12 @@ def look(
         elif any_list and (size or 0) > MOST_ONE:
             outcome = RemovalOutcome.UNCOPIED
         undoable = outcome is RemovalOutcome.WOULD_REMOVE and (size or 0) <= MOST_ONE
-        found.append(Removal(name=name, outcome=outcome, bytes=size or 0, idle_s=idle, undoable=undoable))
+        messages = 0 if kind == b"none" else None
+        found.append(
+            Removal(
+                name=name, outcome=outcome, messages=messages, bytes=size or 0, idle_s=idle, undoable=undoable
+            )
+        )  # fmt: skip
     return found
 
 
@@ -138,16 +145,21 @@ def remove(
     *,
     idle_s: int,
     event: str,
-    batch: CleaningBatch | None = None,
+    batch: Copies | None = None,
     needs_copy: bool = False,
+    only_empty: bool = False,
     any_list: bool = False,
     task_set: bytes = b"",
+    expires: Mapping[str, str] | None = None,
 ) -> Program[list[Removal]]:
     """Remove queues that no reader waits on and that were not used for so long.
 
-    A batch keeps copies; what cannot be copied stays where it `needs_copy`. `any_list`: they are lists of any name, of
-    other programs; `task_set` is the set that has their names.
+    A batch keeps copies; what cannot be copied stays where it `needs_copy`, and what holds messages where `only_empty`
+    ones go. `any_list`: they are lists of any name, of other programs; `task_set` is the set that has their names.
+    `expires` has the moments at which their times to live ended; one that lives longer by now stays.
     """
+    if not names:
+        return []
     now = yield from reads.clock()
     begun = yield from registry.begin(names)
     found: dict[str, Removal] = {}
@@ -156,10 +168,13 @@ def remove(
             found[name] = Removal(name=name, outcome=RemovalOutcome(word))
         elif not any_list and temporary_name(name.encode()) is None:  # whatever is registered
             found[name] = Removal(name=name, outcome=RemovalOutcome.FOREIGN)
+    if expires is not None:
+        found = (yield from _find_renewed(names, expires)) | found
     mine = [name for name in names if name not in found]
     room = (yield from batch.note(mine, task_set)) if batch is not None and mine else 0
     # The clock was read before the announcements were made: all of them last until then.
-    args = (now + registry.ACT_MS, idle_s, room, batch_transitions.UNDO_TTL_MS, int(needs_copy))
+    keep_ms = batch_transitions.UNDO_TTL_MS if batch is None else batch.keep_ms
+    args = (now + registry.ACT_MS, idle_s, room, keep_ms, int(needs_copy), int(only_empty))
     for one in (yield from _drop(mine, batch.id if batch is not None else "-", args)):
         found[one.name] = one
     ended = [one for name in mine if (one := found[name]).outcome in (RemovalOutcome.REMOVED, RemovalOutcome.GONE)]
@@ -183,6 +198,16 @@ def remove(
         empty = [one.name for one in ended if one.outcome is RemovalOutcome.GONE and keeps_empty]
         yield from batch.settle(kept, empty)
     return [found[name] for name in names]
+
+
+def _find_renewed(names: Sequence[str], expires: Mapping[str, str]) -> Program[dict[str, Removal]]:
+    """Return the queues whose times to live ended at no such moment: they were used since, or are not registered."""
+    found: dict[str, Removal] = {}
+    for name, entry in zip(names, (yield from registry.describe(names)), strict=True):
+        if entry is None or str(entry.expires_ms) != expires[name]:
+            outcome = RemovalOutcome.GONE if entry is None else RemovalOutcome.RECENT
+            found[name] = Removal(name=name, outcome=outcome)
+    return found
 
 
 def _drop(names: Sequence[str], batch: str, args: tuple[int, ...]) -> Program[list[Removal]]:

@@ -90,7 +90,7 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         await pilot.press("a")
         await until(pilot, "it is applied")
         await pilot.press("u", "u")
-        await until(pilot, "undone: purge of 5 jobs")
+        await until(pilot, "undone: purge of 5 entries")
         await until(pilot, "∅ undone: d makes another")
         assert (row(url, MAIL).ready, row(url, MAIL).done, row(url, HOOKS).dead) == (2, 3, 2)
 
@@ -161,7 +161,7 @@ async def test_a_dry_run_can_be_cancelled_and_looking_is_always_allowed(url: str
         await pilot.press("d")
         if work.work is not None:  # it may be over by now
             work.cancel()
-        await until(pilot, lambda: screen(pilot).dry is None)
+        await until(pilot, lambda: screen(pilot).work.dry is None)
         assert work.work is None or work.work.cancelled
 
 

@@ -51,7 +51,7 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
         await until(pilot, "u undoes it until")
         raw.zrem(f"{{{MAIL}}}:cancelled", ids[1])  # it went on since
         await pilot.press("u", "u")
-        await until(pilot, "2 went back, of purge of 3 jobs")
+        await until(pilot, "2 went back, of purge of 3 entries")
         shown = await until(pilot, "3 applied; 2 went back, 1 did not")
         assert "u undoes" not in shown
         assert app.operator.batches == []
@@ -81,21 +81,21 @@ async def test_while_a_dry_run_goes_on_the_footer_says_why_nothing_can_be_applie
     async with console(url, "5", size=(cells, 30)) as pilot:
         app = app_of(pilot)
         await until(pilot, "older than")
-        work = app.screen
-        assert isinstance(work, PurgeScreen)
+        screen = app.screen
+        assert isinstance(screen, PurgeScreen)
         app.theme = "qdeck-ink"  # in sixteen colours keys that cannot act are left out
-        work.dry = DryRun(("done_too_old",), {})
+        screen.work.dry = DryRun(("done_too_old",), {})
         app.operator.work = Work("dry run", started=0.0, done=500)
-        work.remove_class("-rules")
-        work.redraw()
+        screen.remove_class("-rules")
+        screen.redraw()
         await until(pilot, "writes nothing")
         shown = text(app).splitlines()[-1]
         assert "a apply: dry run is not done" in shown
         assert "S save" not in shown
         app.operator.work.cancelled = True
-        work.redraw()
+        screen.redraw()
         await until(pilot, "dry run: ends after this step")
-        work.dry = app.operator.work = None
+        screen.work.dry = app.operator.work = None
 
 
 async def test_rules_that_are_on_are_told_with_letters_where_there_are_no_signs(

@@ -1,91 +1,106 @@
-"""What a purge shows besides jobs: temporary queues, removed by name, and what the agents did by themselves."""
+"""What a purge shows besides jobs: temporary queues, and what the agents did by themselves."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from qdeck.admin import Writer
+import pytest
+
+from qdeck.admin import Writer, load_plan
 from qdeck.messages import _registry as registry
 from qdeck_console.presenters.purge import short_name, within
 from qdeck_console.screens.purgeentries import EntriesScreen
 from support.driving import app_of, console, row, until
 from support.screens import dry_run
+from support.waiting import age
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
     import redis
 
 MAIL = "shop:dev:mail:actions"
-OVER, ORPHAN, USED = "shop:callbacks:mail:over", "shop:responses:get:orphan", "shop:responses:get:used"
+OVER, UNREAD = "shop:callbacks:mail:over", "shop:callbacks:mail:unread"
+ORPHAN, USED = "shop:responses:get:orphan", "shop:responses:get:used"
 
 
-async def test_temporary_queues_are_found_shown_removed_by_name_and_put_back(url: str, raw: redis.Redis) -> None:
+@pytest.fixture
+def litter(url: str, raw: redis.Redis) -> None:
     with Writer(url) as deck:
-        deck.write(registry.register(OVER, "callbacks", "shop", task="t", tier="free", ttl_ms=1))
-    raw.rpush(OVER, "a message")
+        for name in (OVER, UNREAD):
+            deck.write(registry.register(name, "callbacks", "shop", task="t", tier="free", ttl_ms=60_000))
+            raw.zadd(registry.QUEUES, {name: 1})
+    raw.rpush(UNREAD, "a message")
     raw.rpush(ORPHAN, "one", "two")
-    raw.restore(ORPHAN, 0, raw.dump(ORPHAN) or b"", replace=True, idletime=200_000)  # nobody used it for two days
+    age(raw, ORPHAN)
     raw.rpush(USED, "one")
+
+
+@pytest.mark.usefixtures("litter")
+async def test_temporary_queues_are_part_of_the_plan_and_what_holds_messages_only_by_name(
+    url: str, raw: redis.Redis
+) -> None:
     async with console(url, "5") as pilot:
         shown = await until(pilot, "no plan yet")
         assert "■ expired queues" in shown
-        assert "□ orphaned queues" in shown, "whose they are, an operator has to judge"
+        assert "□ unread queues" in shown, "what holds messages may still be wanted"
+        assert "□ orphaned queues" in shown
         await pilot.press("G", "e")
         await until(pilot, "it has no threshold")
-        await pilot.press("space")
-        await until(pilot, "■ orphaned queues")
+        await pilot.press("space", "k", "space")
+        assert "■ orphaned queues" in await until(pilot, "■ unread queues")
         await pilot.press("d")
-        shown = await until(pilot, "2 entries")
-        assert "2 rules   2 queues" in shown
-        assert raw.exists(OVER, ORPHAN, USED) == 3, "a dry run writes nothing"
+        shown = await until(pilot, "3 entries")
+        assert "3 rules   2 queues" in shown
+        assert raw.exists(UNREAD, ORPHAN, USED) == 3, "a dry run writes nothing"
         await pilot.press("tab", "g", "j", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, EntriesScreen))
         await until(pilot, OVER)
-        await until(pilot, "it has expired")
+        await until(pilot, "expired ")
         await pilot.press("escape", "a")
-        shown = await until(pilot, "Purge 2 entries of 2 queues")
-        assert "expired queues, orphaned queues" in shown
+        shown = await until(pilot, "Purge 3 entries of 2 queues")
+        assert "expired queues, unread queues, orphaned" in shown
         raw.rpush(ORPHAN, "three")  # somebody uses it again: it must stay
         await pilot.press("tab", "enter")
-        await until(pilot, "1 temporary queue removed, 1 left: they are used")
-        assert (raw.exists(OVER), raw.llen(ORPHAN), raw.llen(USED)) == (0, 3, 1)
+        await until(pilot, "2 purged, 1 left alone: has changed since")
+        assert (raw.exists(UNREAD), raw.llen(ORPHAN), raw.llen(USED)) == (0, 3, 1)
+        assert raw.hlen(registry.ABOUT) == 0
         await pilot.press("a")
         await until(pilot, "it is applied")
         await pilot.press("u", "u")
-        await until(pilot, "undone: purge of 1 temporary queue")
-        assert raw.lrange(OVER, 0, -1) == [b"a message"]
+        await until(pilot, "undone: purge of 2 entries")
+        assert raw.lrange(UNREAD, 0, -1) == [b"a message"]
         assert app_of(pilot).operator.batches == []
 
 
-async def test_one_undo_takes_jobs_and_temporary_queues_back_and_a_saved_plan_says_what_it_lacks(
+@pytest.mark.usefixtures("litter")
+async def test_jobs_and_temporary_queues_are_one_plan_one_file_and_one_undo(
     url: str, raw: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with Writer(url) as deck:
-        deck.write(registry.register(OVER, "callbacks", "shop", task="t", tier="free", ttl_ms=1))
-        deck.enqueue(MAIL, "welcome", [1])
-    raw.rpush(OVER, "a message")
+        old = deck.enqueue(MAIL, "welcome", [1]).id
+    raw.zadd(f"{{{MAIL}}}:ready", {old: 100 * 10**13 + 1}, xx=True)
     async with console(url, "5") as pilot:
-        app = app_of(pilot)
         await dry_run(pilot, "2 would go")
         await pilot.press("w")
-        await until(pilot, "1 temporary queue not in the file: qdeck clean takes them")
+        await until(pilot, "to the file")
         await pilot.press("enter")
-        await until(pilot, "without the 1 temporary queue")
-        assert len(list(tmp_path.glob("*.jsonl"))) == 1
+        await until(pilot, "plan of 2 written")
+        [file] = tmp_path.glob("*.jsonl")
+        assert {entry.id for entry in load_plan(file).entries()} == {old, OVER}
         await pilot.press("a")
-        await until(pilot, "Purge 2 entries")
+        await until(pilot, "Purge 2 entries of 2 queues")
         await pilot.press("tab", "enter")
-        await until(pilot, "1 temporary queue removed")
-        assert (row(url, MAIL).ready, raw.exists(OVER)) == (0, 0)
+        await until(pilot, "2 purged")
+        assert (row(url, MAIL).ready, raw.hexists(registry.ABOUT, OVER)) == (0, False)
         await pilot.press("u")
-        await until(pilot, "u again undoes: purge of 1 job and purge of 1 temporary queue")
+        await until(pilot, "u again undoes: purge of 2 entries")
         await pilot.press("u")
-        await until(pilot, "undone: purge of 1 temporary queue; undone: purge of 1 job")
-        assert (row(url, MAIL).ready, raw.lrange(OVER, 0, -1), app.operator.batches) == (1, [b"a message"], [])
+        await until(pilot, "undone: purge of 2 entries")
+        assert (row(url, MAIL).ready, raw.hexists(registry.ABOUT, OVER)) == (1, True)
+        assert app_of(pilot).operator.batches == []
 
 
 async def test_what_the_agents_did_and_do_next_is_told(url: str, raw: redis.Redis) -> None:

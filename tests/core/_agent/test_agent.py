@@ -14,6 +14,7 @@ from qdeck._agent.options import AgentOptions
 from qdeck._deck import history
 from qdeck._engine import keys
 from qdeck._redis import Endpoint, SyncClient
+from qdeck._settings import Agent as AgentSettings
 from qdeck._settings import Purge
 from qdeck.admin import AsyncWriter, Settings, Writer
 from qdeck.messages import _registry as registry
@@ -336,10 +337,12 @@ async def test_temporary_queues_whose_time_is_over_are_removed(
         raw.rpush(str(names[kind]), "a message")
     raw.rpush("shop:callbacks:nobodys", "a message")
     await asyncio.sleep(0.01)
-    async with run_agent(http=None, clean_every=0.2) as agent:
+    settings = Settings(agent=AgentSettings(clean_rules=("expired_queues", "unread_queues")))
+    async with run_agent(http=None, clean_every=0.2, settings=settings) as agent:
         await agent.until(lambda: agent.of("clean"))
-        await asyncio.sleep(0.5)
-    assert agent.of("clean")[0]["removed"] == 1
+        runs = int(raw.hget("qdeck:agent:{qdeck:clean}", "runs") or 0)
+        await agent.until(lambda: int(raw.hget("qdeck:agent:{qdeck:clean}", "runs") or 0) >= runs + 2)
+    assert agent.of("clean")[0]["applied"] == 1
     left = {key.decode() for key in raw.scan_iter("shop:*")}
     assert left == {str(names["waited"]), str(names["living"]), "shop:callbacks:nobodys"}
-    assert raw.hget("qdeck:agent:{qdeck:clean}", "n:removed") == b"1"
+    assert raw.hget("qdeck:agent:{qdeck:clean}", "n:unread_queues") == b"1"

@@ -1,8 +1,7 @@
-"""The agent's cleaner: a dry run only tells, orphans go when it is told to, and what happened is counted."""
+"""The agent's cleaner is a purge of temporary queues: by the rules that it is given, told, recorded and undone."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +10,7 @@ from core._agent.test_metrics import parse
 from qdeck._settings.model import Agent
 from qdeck.admin import Settings, Writer
 from qdeck.messages import _registry as registry
+from support.waiting import age
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,51 +19,69 @@ if TYPE_CHECKING:
 
     from qdeck._redis import SyncClient
 
-OVER = "shop:callbacks:mail:over"
+OVER, EMPTY = "shop:callbacks:mail:over", "shop:callbacks:mail:empty"
 ORPHAN = "shop:responses:get:orphan"
+RULES = ("expired_queues", "unread_queues", "orphaned_queues")
 
 
 @pytest.fixture
-async def litter(client: SyncClient, raw: redis.Redis) -> None:
-    client.run(registry.register(OVER, "callbacks", "shop", task="t", tier="free", ttl_ms=1))
+def litter(client: SyncClient, raw: redis.Redis) -> None:
+    for name in (OVER, EMPTY):
+        client.run(registry.register(name, "callbacks", "shop", task="t", tier="free", ttl_ms=1))
+        raw.zadd(registry.QUEUES, {name: 1})
     raw.rpush(OVER, "a message")
     raw.rpush(ORPHAN, "a message", "another")
-    await asyncio.sleep(2.1)
+    age(raw, ORPHAN)
+
+
+def cleans(*rules: str, dry_run: bool = False) -> Settings:
+    return Settings(agent=Agent(clean_rules=rules, clean_dry_run=dry_run))
 
 
 @pytest.mark.usefixtures("litter")
-async def test_a_dry_run_only_tells_and_orphans_go_when_it_is_told_to(
-    run_agent: Callable[..., Any], raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("qdeck.messages._cleaning.IDLE_S", 1)
-    dry = Settings(agent=Agent(clean_dry_run=True, clean_orphans=True))
-    async with run_agent(http=None, clean_every=0.2, settings=dry) as agent:
+async def test_it_takes_what_its_rules_name(run_agent: Callable[..., Any], raw: redis.Redis) -> None:
+    async with run_agent(http=None, clean_every=0.2, settings=cleans(*RULES, dry_run=True)) as agent:
         await agent.until(lambda: agent.of("clean"))
     told = agent.of("clean")[0]
-    assert (told["dry_run"], told["removed"], told["orphans"]) == (True, 2, 1)
+    assert (told["dry_run"], told["planned"]) == (True, 3)
+    assert {rule: one["count"] for rule, one in told["rules"].items()} == dict.fromkeys(RULES, 1)
     assert raw.exists(OVER, ORPHAN) == 2
-    async with run_agent(clean_every=0.2, settings=Settings(agent=Agent(clean_orphans=True))) as agent:
+    async with run_agent(http=None, clean_every=0.2, settings=Settings()) as agent:
+        await agent.until(lambda: agent.of("clean"))
+    assert raw.exists(OVER, ORPHAN) == 2, "what holds messages is only taken by name"
+    assert raw.hkeys(registry.ABOUT) == [OVER.encode()]
+    async with run_agent(clean_every=0.2, settings=cleans(*RULES)) as agent:
         await agent.until(lambda: not raw.exists(OVER, ORPHAN))
-        await agent.until(lambda: [run for run in agent.of("clean") if run.get("removed") == 2])
+        await agent.until(lambda: [run for run in agent.of("clean") if run.get("applied") == 2])
         found = parse((await agent.ask("/metrics", token=None)).text)
 
     def labels(tier: str, kind: str, **more: str) -> tuple[tuple[str, str], ...]:
         return tuple(sorted({"service": "shop", "type": kind, "tier": tier, **more}.items()))
 
-    assert found["qdeck_temporary_queues_total", labels("free", "callbacks", event="made")] == 1
-    assert found["qdeck_temporary_queues_total", labels("free", "callbacks", event="expired")] == 1
+    assert found["qdeck_temporary_queues_total", labels("free", "callbacks", event="made")] == 2
+    assert found["qdeck_temporary_queues_total", labels("free", "callbacks", event="expired")] == 2
     assert found["qdeck_temporary_queues_total", labels("", "responses", event="orphaned")] == 1
     assert found["qdeck_temporary_messages_discarded_total", labels("", "responses")] == 2
     assert found["qdeck_temporary_freed_bytes_total", labels("free", "callbacks")] > 0
 
 
 @pytest.mark.usefixtures("litter")
-async def test_orphans_that_the_agent_removed_can_be_put_back(
-    run_agent: Callable[..., Any], raw: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
+async def test_what_it_removed_is_in_the_log_and_can_be_put_back(
+    run_agent: Callable[..., Any], raw: redis.Redis, url: str
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._cleaning.IDLE_S", 1)
-    async with run_agent(http=None, clean_every=0.2, settings=Settings(agent=Agent(clean_orphans=True))) as agent:
-        await agent.until(lambda: [run for run in agent.of("clean") if run.get("orphans")])
+    async with run_agent(http=None, clean_every=0.2, settings=cleans(*RULES)) as agent:
+        await agent.until(lambda: [run for run in agent.of("clean") if run.get("applied")])
     with Writer(url) as deck:
-        assert deck.undo().restored == 1
+        entry = deck.activity()[-1]
+        assert (entry.verb, entry.reason, entry.queues) == ("purge", "clean", ("shop:callbacks", "shop:responses"))
+        assert deck.batches()[entry.batch or ""].automatic, "it takes no room from what operators do"
+        assert deck.undo().restored == 3
     assert raw.lrange(ORPHAN, 0, -1) == [b"a message", b"another"]
+    assert raw.lrange(OVER, 0, -1) == [b"a message"]
+
+
+async def test_it_says_nothing_where_there_is_nothing(run_agent: Callable[..., Any], raw: redis.Redis) -> None:
+    async with run_agent(http=None, clean_every=0.1, settings=cleans(*RULES)) as agent:
+        await agent.until(lambda: int(raw.hget("qdeck:agent:{qdeck:clean}", "runs") or 0) >= 3)
+    assert agent.of("clean") == []
+    assert not raw.exists("qdeck:undo", "qdeck:activity")

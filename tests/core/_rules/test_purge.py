@@ -15,7 +15,7 @@ from qdeck._filter import parse
 from qdeck._settings import read_text
 from qdeck.adapters.native import purge as purge_rules
 from qdeck.adapters.plans import Search
-from qdeck.admin import Limits, PurgeRule, Settings, State, Writer, purge_verb, read_rules
+from qdeck.admin import PURGE_RULES, Limits, PurgeRule, Settings, State, Writer, purge_verb, read_rules
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:
@@ -413,7 +413,8 @@ def test_wrong_thresholds(change: str, said: str, hint: str) -> None:
 
 
 def test_rules_by_name() -> None:
-    assert read_rules([]) == tuple(PurgeRule)
+    assert read_rules([]) == tuple(name for name, rule in PURGE_RULES.items() if not rule.by_name)
+    assert read_rules(tuple(PurgeRule)) == tuple(PurgeRule), "what is named is all that is meant"
     assert read_rules(["done_too_old", "ready_too_old"]) == (PurgeRule.READY_TOO_OLD, PurgeRule.DONE_TOO_OLD)
     assert read_rules([], read_text("[purge]\nrules = ['done_too_old']").settings) == (PurgeRule.DONE_TOO_OLD,)
     with pytest.raises(InvalidOption) as caught:

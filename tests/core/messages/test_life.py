@@ -15,13 +15,13 @@ from qdeck.messages import (
     DomainQueueManager,
     Messenger,
     OrphanCleaning,
-    PlannedCleaning,
     Service,
     SyncDomainQueueManager,
     response_to,
 )
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
+from qdeck.messages._removal import remove
 from qdeck_console.cli.run import run as cli
 from support.waiting import OWN, age, until
 
@@ -204,8 +204,8 @@ def test_an_orphan_that_is_used_after_it_was_found_stays(client: Messenger, raw:
     found = client.app.client.run(OrphanCleaning(dry_run=True).run())
     assert [one.name for one in found.samples] == [name]
     raw.rpush(name, b"y")
-    left = client.app.client.run(PlannedCleaning([("orphaned", [name])]).run())
-    assert [one.outcome for one in left.samples] == ["recent"]
+    [left] = client.app.client.run(remove([name], idle_s=cleaning.IDLE_S, event="orphaned"))
+    assert left.outcome == "recent"
     assert raw.llen(name) == 2
 
 

@@ -3,14 +3,16 @@
 -- Removes a temporary queue, if it is one and was left alone for long enough. In the same step a copy is put aside.
 -- keys: queue (list) copy (string: `ms to live, -1 without an end`, a space, the list as `DUMP` writes it)
 -- args: ms until which this may be done, seconds it must have been idle, bytes that the
---   copy may take (0: none is made), ms that it is kept, 1 when nothing is to go without a copy
--- reply: messages, bytes, 1 when a copy was made; or why not: `gone`, `recent` (used lately), `late`, `foreign`, `unknown` (idle time not kept), `uncopied`
+--   copy may take (0: none is made), ms that it is kept, 1 when nothing is to go without a copy, 1 when no message is to go
+-- reply: messages, bytes, 1 when a copy was made; or why not: `gone`, `recent` (used lately), `late`, `foreign`, `unknown` (idle time not kept), `uncopied`,
+--   `filled` (there are messages)
 local t = redis.call('TIME')
 local NOW = t[1] * 1000 + math.floor(t[2] / 1000)
 if NOW > tonumber(ARGV[1]) then return 'late' end
 local found = redis.call('TYPE', KEYS[1]).ok
 if found == 'none' then return 'gone' end
 if found ~= 'list' then return 'foreign' end
+if ARGV[6] == '1' then return 'filled' end
 local least = tonumber(ARGV[2])
 if least > 0 then
   local idle = redis.pcall('OBJECT', 'IDLETIME', KEYS[1])

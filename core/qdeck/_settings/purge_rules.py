@@ -1,0 +1,138 @@
+"""The purge rules by name: what each takes, its setting, and whether it runs only where it is named."""
+
+from __future__ import annotations
+
+import difflib
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from qdeck._errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Takes(StrEnum):
+    """What the entries of a purge rule are."""
+
+    JOBS = "jobs"
+    RECORDS = "records"
+    """Records of no job."""
+    QUEUES = "queues"
+    """Temporary queues as a whole."""
+
+
+class PurgeRule(StrEnum):
+    """A purge rule of native; in the order in which a plan has them."""
+
+    RUNNING_WITHOUT_OWNER = "running_without_owner"
+    READY_TOO_OLD = "ready_too_old"
+    DONE_TOO_OLD = "done_too_old"
+    DEAD_TOO_OLD = "dead_too_old"
+    DEAD_TOO_MANY = "dead_too_many"
+    CANCELLED_TOO_OLD = "cancelled_too_old"
+    ORPHANED_RECORDS = "orphaned_records"
+
+
+class KnownRule(Struct, frozen=True, kw_only=True):
+    """A purge rule: its name, what it takes in a sentence, and its threshold.
+
+    What it takes of a queue is data of the adapter that has it.
+    """
+
+    name: str
+    about: str
+    setting: str = ""
+    """The setting that is its threshold; some need none."""
+    age_s: int = 0
+    """Its threshold where no setting changes it."""
+    label: str = ""
+    """Its name in few words; without one, its name says it."""
+    takes: Takes = Takes.JOBS
+    state: str = ""
+    """The state of the jobs that it takes of native."""
+    foreign: bool = False
+    """Whether only adapters of other systems have it."""
+    by_name: bool = False
+    """Whether it runs only where it is named: what it takes may still be wanted."""
+
+
+UNUSED_S: Final = 86_400
+"""For how long nobody used a queue that is orphaned."""
+PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
+    {
+        rule.name: rule
+        for rule in (
+            KnownRule(
+                name=PurgeRule.RUNNING_WITHOUT_OWNER.value, state="running", setting="max_pending_age",
+                label="no owner",
+                about="A job whose lease ran out so long ago, and that nobody took back: its worker is gone.",
+            ),
+            KnownRule(
+                name=PurgeRule.READY_TOO_OLD.value, state="ready", setting="max_ready_age",
+                about="A job that has been ready for so long. Whoever wanted it has given up on it by now.",
+            ),
+            KnownRule(
+                name=PurgeRule.DONE_TOO_OLD.value, state="done", setting="max_completed_age",
+                about="A record of a job that ended well so long ago, with its result and its output.",
+            ),
+            KnownRule(
+                name=PurgeRule.DEAD_TOO_OLD.value, state="dead", setting="dlq_ttl",
+                about="A dead letter that nobody has looked after for so long.",
+            ),
+            KnownRule(
+                name=PurgeRule.DEAD_TOO_MANY.value, state="dead", setting="dlq_max_entries", label="dead at most",
+                about="The oldest dead letters of a queue beyond so many.",
+            ),
+            KnownRule(
+                name=PurgeRule.CANCELLED_TOO_OLD.value, state="cancelled", setting="max_request_age",
+                about="A job that was cancelled, or that expired before it could start, so long ago.",
+            ),
+            KnownRule(
+                name=PurgeRule.ORPHANED_RECORDS.value, setting="max_orphaned_age", label="records", takes=Takes.RECORDS,
+                about="What is kept of a job that is in no state: a leftover of a crash or of another program.",
+            ),
+            KnownRule(
+                name="pending_too_old", setting="max_pending_age", foreign=True,
+                about="A VM that has been pending for so long never came up. The pool clones a new one.",
+            ),
+            KnownRule(
+                name="request_too_old", setting="max_request_age", foreign=True,
+                about="A request that nobody has asked about for so long.",
+            ),
+            KnownRule(
+                name="task_too_old", setting="max_task_age", foreign=True, about="A task that ended so long ago."
+            ),
+            KnownRule(name="broken_entries", foreign=True, about="An entry that its own system cannot read."),
+            KnownRule(
+                name="overdue_delayed", foreign=True,
+                about="A delayed entry whose time has come for over a minute, and that nobody put in line.",
+            ),
+            KnownRule(
+                name="expired_queues", takes=Takes.QUEUES,
+                about="A temporary queue (responses, callbacks) whose time to live is over and that holds nothing.",
+            ),
+            KnownRule(
+                name="unread_queues", takes=Takes.QUEUES, by_name=True,
+                about="A temporary queue whose time to live is over and that still holds messages.",
+            ),
+            KnownRule(
+                name="orphaned_queues", takes=Takes.QUEUES, by_name=True, age_s=UNUSED_S,
+                about="A list that is named like a temporary queue, that no task or service registered, and that "
+                "nobody used for so long.",
+            ),
+        )
+    }
+)  # fmt: skip
+
+
+def check_rule(name: str, takes: Takes | None = None) -> None:
+    """Raise for a name that no rule has, or none that takes such entries."""
+    known = [rule.name for rule in PURGE_RULES.values() if takes is None or rule.takes is takes]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(known)}"
+        raise InvalidOption(f"there is no purge rule {name!r}", hint=hint)
