@@ -284,12 +284,18 @@ ACTIONS: Final[tuple[Action, ...]] = (
 )  # fmt: skip
 
 
+_VERBS: Final = {action.id: action.verb for action in ACTIONS}
 _TYPED: Final = "filter"  # what is typed after its key belongs to it, even when all of it comes in one gulp
 
 
 def of_scope(scope: str) -> list[Action]:
     """The actions of a scope, in the order of the table."""
     return [action for action in ACTIONS if scope in action.scopes]
+
+
+def verb_of(id: str) -> str:
+    """Return the verb of an action."""
+    return _VERBS[id]
 
 
 def bindings(scope: str) -> list[BindingType]:

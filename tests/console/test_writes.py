@@ -95,7 +95,7 @@ async def test_all_entries_of_a_plan_are_written_or_none(url: str, tmp_path: Pat
             work = app.operator.work
             if work is not None and work.verb == "write" and first >= COUNT // 2:
                 seen.append(work.words())
-                app.screen.do_back()  # type: ignore[attr-defined]  # every screen of the console has it
+                app.screen.action_do("back")  # type: ignore[attr-defined]  # every screen of the console has it
 
         share = Share("done_too_old", "shop:mail:actions", "discard", count=COUNT)
         app.open(EntriesScreen(Entries(told), share, "1 h"))

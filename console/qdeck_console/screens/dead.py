@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Horizontal, Vertical
 
 from qdeck.admin import NATIVE, Feature, Group, Headroom, JobRecord, QueueRef, Snapshot, Verb
-from qdeck_console.actions import DEAD, Action, bindings
+from qdeck_console.actions import DEAD, ActionHandler
 from qdeck_console.leaving import SHOWN_S, Left
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import dead as present
@@ -18,10 +18,12 @@ from qdeck_console.presenters.job_detail import gone_lines
 from qdeck_console.presenters.jobs import range_words
 from qdeck_console.presenters.parts import unread_words
 from qdeck_console.presenters.payload import shared_columns
+from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
 from qdeck_console.screens.frame import UNREAD
-from qdeck_console.screens.joblist import plain_line
+from qdeck_console.screens.job_actions import why_not_act
+from qdeck_console.screens.job_list import plain_line
+from qdeck_console.screens.job_window import JobWindowScreen, ListSeen
 from qdeck_console.screens.redrive import start as start_redrive
-from qdeck_console.screens.windowed import ListSeen, WindowedScreen
 from qdeck_console.sources import Source, source
 from qdeck_console.triage import Triage, Triaged, key_of, narrowed
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -29,7 +31,6 @@ from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.binding import BindingType
     from textual.widget import Widget
 
     from qdeck.admin import AsyncReader
@@ -38,15 +39,20 @@ if TYPE_CHECKING:
     from qdeck_console.presenters.payload import Columns
 
 _CALM_S = 0.5
-_ACTS: frozenset[str] = frozenset({"retry", "discard", "edit", "redrive"})
+_NONE = "there is none"
+CLEAR_GROUP_MARKS: Final = BackStep(
+    applies=lambda screen: screen.group_view.all_marked, run=lambda screen: screen.clear_group_marks(),
+    label="clear marks",
+)  # fmt: skip
+TO_GROUPS: Final = BackStep(
+    applies=lambda screen: screen.view.has_focus, run=lambda screen: screen.to_groups(), label="groups"
+)
 
 
-class DeadScreen(WindowedScreen):
+class DeadScreen(JobWindowScreen):
     """What will not run again by itself, and why."""
 
-    TAB = DEAD
-    SCOPE = DEAD
-    BINDINGS: ClassVar[list[BindingType]] = bindings(DEAD)
+    TAB = SCOPE = DEAD
 
     def __init__(self) -> None:
         super().__init__()
@@ -329,60 +335,53 @@ class DeadScreen(WindowedScreen):
             self.group_view.clear_marks()
         super().acted()
 
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        if action in _ACTS and self.group is None:
-            return self.console.operator.why_not_write() or "there is none"
-        if action == "redrive":
-            blind = "" if self.group_view.all_marked else self.console.reader.why_not_watch(self._adapter())
-            return blind or self._why_not_act("retry")
-        if action in {"mark", "range"} and self.in_groups:
-            return "enter goes to its entries"
-        if action == "all":
-            return "" if self.group is not None else "there is none"
-        if action in {"next", "previous"}:
-            return "" if self.group is not None else "there is none"
-        if action == "back" and (self.view.has_focus or self.group_view.all_marked):
+    def why_no_targets(self) -> str:
+        """Return why nothing can be done to the targets."""
+        return super().why_no_targets() if self.group is not None else _NONE
+
+    def _why_not_group(self) -> str:
+        return "" if self.group is not None else _NONE
+
+    def _why_not_redrive(self) -> str:
+        if self.group is None:
+            return why_not_act("retry", self)
+        blind = "" if self.group_view.all_marked else self.console.reader.why_not_watch(self._adapter())
+        return blind or why_not_act("retry", self)
+
+    def why_not_mark(self) -> str:
+        """Return why the entry under the cursor cannot be marked."""
+        return "enter goes to its entries" if self.in_groups else super().why_not_mark()
+
+    def why_not_write(self) -> str:
+        """Return why nothing can be written to a file."""
+        return "" if self.group is not None else "nothing to write"
+
+    def _all_label(self) -> str:
+        if self.group is None:
             return ""
-        if action == "write":
-            return "" if self.group is not None else "nothing to write"
-        return super().why_not(action)
+        return f"all {self.whole.triaged.total if self.in_groups else self.group.count:,}"
 
-    def verb(self, action: Action) -> str:
-        """The verb of an action, as it would act now."""
-        if action.id == "next":
-            return "entries" if self.in_groups else "groups"
-        if action.id == "open" and self.in_groups:
-            return "entries"
-        if action.id == "write":
-            return "export"
-        if action.id == "all" and self.group is not None:
-            count = self.whole.triaged.total if self.in_groups else self.group.count
-            return f"all {count:,}"
-        if action.id == "back" and self.group_view.all_marked:
-            return "clear marks"
-        if action.id == "back" and self.view.has_focus and not (self.view.marks or self.view.all_marked):
-            return "groups"
-        return super().verb(action)
-
-    def do_all(self) -> None:
-        """Marks all groups, or all entries of one."""
-        if not self.in_groups:
-            super().do_all()
-            return
-        self.group_view.toggle_all()
+    def mark_all(self) -> None:
+        """Mark all groups, or all entries of one."""
+        (self.group_view if self.in_groups else self.view).toggle_all()
         self.draw(fresh=False)
 
-    def do_next(self) -> None:
-        """Gives the keys to the other pane."""
+    def clear_group_marks(self) -> None:
+        """Take the marks of all groups away."""
+        self.group_view.clear_marks()
+        self.draw(fresh=False)
+
+    def to_groups(self) -> None:
+        """Give the keys to the groups."""
+        self.group_view.focus()
+        self.call_after_refresh(self.redraw)
+
+    def to_other_pane(self) -> None:
+        """Give the keys to the other pane."""
         (self.view if self.in_groups else self.group_view).focus()
         self.call_after_refresh(self.redraw)
 
-    def do_previous(self) -> None:
-        """The same: there are two."""
-        self.do_next()
-
-    def do_redrive(self) -> None:
+    def redrive(self) -> None:
         """Retry at a rate, a sample first, and show the outcomes."""
         everything = self.everything()
         wish = everything[0] if everything is not None else Wish(verb=Verb.RETRY, jobs=self.targets())
@@ -399,19 +398,6 @@ class DeadScreen(WindowedScreen):
             return ("filter", self.where) if self.group is not None else ("", "")
         row = self.view.row
         return ("id", row.id) if isinstance(row, JobRecord | Left) else ("", "")
-
-    def do_back(self) -> None:
-        """One step back: work, marks, the groups, the filter."""
-        if self.console.operator.cancel():
-            return
-        if self.group_view.all_marked:
-            self.group_view.clear_marks()
-            self.draw(fresh=False)
-        elif self.view.has_focus and not (self.view.marks or self.view.all_marked):
-            self.group_view.focus()
-            self.call_after_refresh(self.redraw)
-        else:
-            super().do_back()
 
     def _begin(self) -> None:
         self._begun = self.group_view.cursor
@@ -446,10 +432,25 @@ class DeadScreen(WindowedScreen):
         super().moved(event)
         self.query_one("#head", Lines).refresh_lines()
 
-    def opened(self, event: LineList.Opened) -> None:
+    def open(self) -> None:
         """From a group to its entries, from an entry to its page."""
-        if event.view is self.group_view:
-            if self.group is not None:
-                self.do_next()
-            return
-        super().opened(event)
+        if not self.in_groups:
+            super().open()
+        elif self.group is not None:
+            self.to_other_pane()
+
+    def _pane_label(self) -> str:
+        return "entries" if self.in_groups else "groups"
+
+    HANDLERS: ClassVar = {
+        **JobWindowScreen.HANDLERS,
+        "open": ActionHandler(run=open, label=lambda screen: "entries" if screen.in_groups else ""),
+        "next": ActionHandler(run=to_other_pane, reason=_why_not_group, label=_pane_label),
+        "previous": ActionHandler(run=to_other_pane, reason=_why_not_group),
+        "redrive": ActionHandler(run=redrive, reason=_why_not_redrive),
+        "mark": ActionHandler(run=JobWindowScreen.mark, reason=why_not_mark),
+        "range": ActionHandler(run=JobWindowScreen.mark_range, reason=why_not_mark),
+        "all": ActionHandler(run=mark_all, reason=_why_not_group, label=_all_label),
+        "write": replace(JobWindowScreen.HANDLERS["write"], reason=why_not_write),
+        "back": back(CANCEL, CLEAR_GROUP_MARKS, CLEAR_MARKS, TO_GROUPS, CLEAR_FILTER),
+    }

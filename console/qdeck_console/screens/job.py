@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck import QdeckError, UnknownJob
-from qdeck_console.actions import JOB, Action, bindings
+from qdeck_console.actions import JOB, ActionHandler
 from qdeck_console.insight import JobInsight, JobSeen
 from qdeck_console.presenters import job_page as present
 from qdeck_console.presenters import job_past as past
 from qdeck_console.presenters.job_detail import trouble
-from qdeck_console.screens.frame import WIDE
-from qdeck_console.screens.jobacts import JobActs
+from qdeck_console.screens.back import CLOSE, back
+from qdeck_console.screens.frame import WIDE, FrameScreen
+from qdeck_console.screens.job_actions import JOB_HANDLERS, JobActing
 from qdeck_console.widgets.items import indented
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 from qdeck_console.widgets.more import More
@@ -22,7 +23,6 @@ from qdeck_console.widgets.more import More
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.binding import BindingType
     from textual.widget import Widget
 
     from qdeck.admin import JobDetail, JobRecord, QueueRef, Snapshot
@@ -34,11 +34,10 @@ WIDEST = 120
 LEFT = 64
 
 
-class JobScreen(JobActs):
+class JobScreen(JobActing):
     """All about one job, live."""
 
     SCOPE = JOB
-    BINDINGS: ClassVar[list[BindingType]] = bindings(JOB)
 
     def __init__(self, tab: str, queue: QueueRef, job_id: str) -> None:
         super().__init__()
@@ -156,45 +155,32 @@ class JobScreen(JobActs):
         items = [Item(key, 1, line) for key, line in lines]
         self.query_one(where, LineList).show(Listing(items, indented), self.painter)
 
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        if action == "back":
-            return ""
-        if action in {"earlier", "later_try"}:
-            return self._why_not_try(action)
-        if action == "next":
-            return "" if self.is_wide else "there is one pane"
-        return super().why_not(action)
+    def _why_not_pane(self) -> str:
+        return "" if self.is_wide else "there is one pane"
 
-    def _why_not_try(self, action: str) -> str:
+    def _why_no_tries(self) -> str:
         count = len(past.tries(self._job)) if self._job is not None else 0
-        if count < 2:
-            return "it failed once" if count else "it did not fail"
-        if action == "earlier":
-            return "that is the first try" if self.chosen_try == 0 else ""
-        return "that is the last try" if self.chosen_try == count - 1 else ""
+        return "" if count > 1 else "it failed once" if count else "it did not fail"
 
-    def is_offered(self, action: Action) -> bool:
-        """Opening is for lines that have something below them."""
-        return action.id != "open" and (action.id != "next" or self.is_wide) and super().is_offered(action)
+    def _why_not_earlier(self) -> str:
+        return self._why_no_tries() or ("that is the first try" if self.chosen_try == 0 else "")
 
-    def do_next(self) -> None:
-        """Gives the keys to the other pane."""
+    def _why_not_later(self) -> str:
+        last = len(past.tries(self._job)) - 1 if self._job is not None else 0
+        return self._why_no_tries() or ("that is the last try" if self.chosen_try == last else "")
+
+    def to_other_pane(self) -> None:
+        """Give the keys to the other pane."""
         left, right = self.query_one("#list", LineList), self.query_one("#past", LineList)
         (right if left.has_focus else left).focus()
 
-    def do_earlier(self) -> None:
-        """Shows the error of the try before."""
-        self._try = self.chosen_try - 1
-        self.draw(fresh=False)
-
-    def do_later_try(self) -> None:
-        """Shows the error of the next try."""
-        self._try = self.chosen_try + 1
+    def turn(self, step: int) -> None:
+        """Show the error of another try."""
+        self._try = self.chosen_try + step
         self.draw(fresh=False)
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
-        """Folds and unfolds, or opens a job that this one has to do with."""
+        """Fold or unfold, or open a job that this one has to do with."""
         key = event.key
         if key.startswith("p/"):
             self._folded ^= {key}
@@ -233,6 +219,13 @@ class JobScreen(JobActs):
         """What `w` writes: all about the job."""
         return [self._job] if self._job is not None else []
 
-    def do_back(self) -> None:
-        """Back to the list."""
-        self.console.back()
+    HANDLERS: ClassVar = {
+        **FrameScreen.HANDLERS,
+        **JOB_HANDLERS,
+        # Opening is for lines that have something below them: it is not in the footer.
+        "open": ActionHandler(run=lambda screen: screen.draw(fresh=False), offered=lambda _screen: False),
+        "next": ActionHandler(run=to_other_pane, reason=_why_not_pane, offered=lambda screen: screen.is_wide),
+        "earlier": ActionHandler(run=lambda screen: screen.turn(-1), reason=_why_not_earlier),
+        "later_try": ActionHandler(run=lambda screen: screen.turn(1), reason=_why_not_later),
+        "back": back(CLOSE),
+    }

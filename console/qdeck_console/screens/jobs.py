@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Vertical
 
 from qdeck.admin import NATIVE, Feature, JobRecord, Snapshot, State, Verb, newest_first
-from qdeck_console.actions import JOBS, QUEUES, Action, bindings
+from qdeck_console.actions import JOBS, QUEUES, ActionHandler
 from qdeck_console.leaving import Left
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import jobs as present
 from qdeck_console.presenters.job_detail import gone_lines, job_lines
 from qdeck_console.presenters.parts import MARGIN, name_parts
+from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
+from qdeck_console.screens.job_actions import JOB_HANDLERS
+from qdeck_console.screens.job_window import JobWindowScreen, ListSeen
 from qdeck_console.screens.queue_actions import PAUSE, QueueActing
 from qdeck_console.screens.target import ask_target
-from qdeck_console.screens.windowed import ListSeen, WindowedScreen
 from qdeck_console.sources import Source, source
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import LineList, Lines
@@ -23,7 +26,6 @@ from qdeck_console.widgets.lines import LineList, Lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.binding import BindingType
     from textual.widget import Widget
 
     from qdeck.admin import QueueRef, QueueRow
@@ -32,14 +34,15 @@ if TYPE_CHECKING:
     from qdeck_console.widgets.lines import Item
 
 
-class JobsScreen(WindowedScreen, QueueActing):
+TO_QUEUES: Final = BackStep(
+    applies=lambda _screen: True, run=lambda screen: screen.console.action_tab(QUEUES), label="queues"
+)
+
+
+class JobsScreen(JobWindowScreen, QueueActing):
     """One list per state of a queue."""
 
-    TAB = JOBS
-    SCOPE = JOBS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(JOBS)
-
-    HANDLERS: ClassVar = {**WindowedScreen.HANDLERS, "pause": PAUSE}
+    TAB = SCOPE = JOBS
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,26 +209,6 @@ class JobsScreen(WindowedScreen, QueueActing):
         wish = Wish(verb=Verb.CANCEL, queues=(self.queue,), where=self.filter_text, states=(self.state.value,))
         return wish, part.total if part.exact else None
 
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        if action == "back":
-            return ""
-        if action == "order":
-            if self.state is State.READY:
-                return "ready jobs are in the order in which they run"
-            return "" if self.row is None or self.row.has(Feature.ORDER) else f"{self.row.adapter} has one order"
-        return super().why_not(action)
-
-    def verb(self, action: Action) -> str:
-        """The verb of an action, as it would act now."""
-        if action.id == "write":
-            return "export"
-        if action.id == "order":
-            return "oldest" if self.is_newest else "newest"
-        if action.id == "back" and not (self.view.marks or self.view.all_marked or self.filter_text):
-            return "queues"
-        return super().verb(action)
-
     def to_write(self) -> tuple[Sequence[JobRecord], Wish | None]:
         """The jobs that are marked, or all of the list that match."""
         if self.view.marks:
@@ -234,28 +217,25 @@ class JobsScreen(WindowedScreen, QueueActing):
         queues = () if self.queue is None else (self.queue,)
         return (), Wish(verb=Verb.CANCEL, queues=queues, where=self.filter_text, states=states)
 
-    def do_next(self) -> None:
-        """Shows the next state."""
-        self._turn(1)
-
-    def do_previous(self) -> None:
-        """Shows the state before."""
-        self._turn(-1)
-
-    def _turn(self, step: int) -> None:
-        """To the next state with jobs; to the very next when all are empty."""
+    def turn(self, step: int) -> None:
+        """Show the next state with jobs; the very next when all are empty."""
         row, at = self.row, present.STATES.index(self.state)
         order = [present.STATES[(at + step * n) % len(present.STATES)] for n in range(1, len(present.STATES))]
         self.state = next((state for state in order if row is not None and getattr(row, state.value)), order[0])
         self._begin()
 
-    def do_order(self) -> None:
-        """Newest first, or oldest first."""
+    def _why_not_order(self) -> str:
+        if self.state is State.READY:
+            return "ready jobs are in the order in which they run"
+        return "" if self.row is None or self.row.has(Feature.ORDER) else f"{self.row.adapter} has one order"
+
+    def change_order(self) -> None:
+        """Show the newest first, or the oldest."""
         self.newest[self.state] = not self.is_newest
         self._begin()
 
-    def do_move(self) -> None:
-        """Moves jobs to another queue, which is asked for."""
+    def move(self) -> None:
+        """Move jobs to another queue, which is asked for."""
         self.console.operator.run(self._move(), "move")
 
     async def _move(self) -> None:
@@ -281,10 +261,16 @@ class JobsScreen(WindowedScreen, QueueActing):
         self.view.forget()
         self.console.now_on_screen(self)
 
-    def do_back(self) -> None:
-        """Ends what goes on, else clears marks and filter, else goes back to the queues."""
-        work, view = self.console.operator.work, self.view
-        if work is None and not (view.marks or view.all_marked or self.filter_text):
-            self.console.action_tab(QUEUES)
-        else:
-            super().do_back()
+    HANDLERS: ClassVar = {
+        **JobWindowScreen.HANDLERS,
+        "pause": PAUSE,
+        "move": replace(JOB_HANDLERS["move"], run=move),
+        "next": ActionHandler(run=lambda screen: screen.turn(1)),
+        "previous": ActionHandler(run=lambda screen: screen.turn(-1)),
+        "order": ActionHandler(
+            run=change_order,
+            reason=_why_not_order,
+            label=lambda screen: "oldest" if screen.is_newest else "newest",
+        ),
+        "back": back(CANCEL, CLEAR_MARKS, CLEAR_FILTER, TO_QUEUES),
+    }

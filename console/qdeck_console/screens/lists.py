@@ -18,6 +18,7 @@ from qdeck_console.format import counted
 from qdeck_console.presenters.nothing import Nothing, nothing_lines
 from qdeck_console.presenters.parts import MARGIN
 from qdeck_console.presenters.table import Table
+from qdeck_console.screens.back import CLOSE, back
 from qdeck_console.screens.frame import UNREAD, FrameScreen
 from qdeck_console.widgets.items import page_of
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -35,18 +36,6 @@ DataT = TypeVar("DataT")
 NOTHING_OPENS: Final[ActionHandler[Any]] = ActionHandler(
     run=lambda _screen: None, reason=lambda _screen: "nothing opens here", offered=lambda _screen: False
 )
-
-
-def _close(screen: FrameScreen) -> None:
-    screen.on_key()  # rows below must not move under someone who goes back to them
-    if screen.filter_text:
-        screen.set_filter("")
-    else:
-        screen.console.back()
-
-
-CLOSE: Final[ActionHandler[Any]] = ActionHandler(run=_close)
-"""Back from a page: clears its filter, then closes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +242,7 @@ class PageScreen(FrameScreen):
 
     HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
         **FrameScreen.HANDLERS,
-        "back": CLOSE,
+        "back": back(CLOSE),
         "open": NOTHING_OPENS,
         "filter": ActionHandler(
             run=lambda _screen: None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import QdeckError, UnknownJob
 from qdeck.admin import Code, Entry, Feature, SkipCode, Verb, concerns_all, parse
-from qdeck_console.actions import STUCK, bindings
+from qdeck_console.actions import STUCK
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.operating import Wish
@@ -16,16 +16,13 @@ from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.frame import role_of
 from qdeck_console.presenters.parts import unread_words
 from qdeck_console.presenters.stuck import Stuck, StuckSeen, Why
-from qdeck_console.screens.joblist import JobListScreen
+from qdeck_console.screens.job_list import JobListScreen
 from qdeck_console.widgets.lines import Item
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from textual.binding import BindingType
-
     from qdeck.admin import AsyncReader, JobDetail, JobRecord, QueueRef, QueueRow, Snapshot, Spread, WorkerRow
-    from qdeck_console.actions import Action
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.screens.export import Export, ExportFile
@@ -78,9 +75,7 @@ async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[Stuck]:
 class StuckScreen(JobListScreen):
     """What runs longer than it should."""
 
-    TAB = STUCK
-    SCOPE = STUCK
-    BINDINGS: ClassVar[list[BindingType]] = bindings(STUCK)
+    TAB = SCOPE = STUCK
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,11 +182,6 @@ class StuckScreen(JobListScreen):
         extra = self.picture.extra
         return extra if isinstance(extra, StuckSeen) else StuckSeen()
 
-    def verb(self, action: Action) -> str:
-        """The verb of an action, with how many it would mark."""
-        total = self.seen.total
-        return f"all {total:,}" if action.id == "all" and total and not self.filter_text else super().verb(action)
-
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
         return present.head_line(cells)
@@ -276,3 +266,11 @@ class StuckScreen(JobListScreen):
         if not isinstance(row, Stuck):
             return ()
         return present.side(row, self.seen, cells, now_ms=self.now_ms, hide=self.hide)
+
+    def _all_label(self) -> str:
+        total = self.seen.total
+        return f"all {total:,}" if total and not self.filter_text else ""
+
+    HANDLERS: ClassVar = {
+        **JobListScreen.HANDLERS, "all": replace(JobListScreen.HANDLERS["all"], label=_all_label),
+    }  # fmt: skip

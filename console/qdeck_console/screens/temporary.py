@@ -11,7 +11,8 @@ from qdeck_console.format import counted
 from qdeck_console.presenters import temporary as present
 from qdeck_console.presenters.nothing import Nothing
 from qdeck_console.presenters.parts import section
-from qdeck_console.screens.lists import CLOSE, ListScreen, ListSpec, RowGroup
+from qdeck_console.screens.back import CLEAR_FILTER, CLOSE, back
+from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
 from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
             self.console.open(TaskQueuesScreen(self.chosen.task))
 
     HANDLERS: ClassVar = {
-        **ListScreen.HANDLERS, "back": CLOSE, "open": ActionHandler(run=open, reason=_why_not_open),
+        **ListScreen.HANDLERS, "back": back(CLEAR_FILTER, CLOSE), "open": ActionHandler(run=open, reason=_why_not_open),
     }  # fmt: skip
 
 
@@ -164,4 +165,4 @@ class TaskQueuesScreen(ListScreen[TemporaryQueue, QueuePage]):
         """Return how many there are, and of what."""
         return f"{counted(len(rows), self.LIST.noun)} of the task {safe_text(self.task_id, limit=80)}"
 
-    HANDLERS: ClassVar = {**ListScreen.HANDLERS, "back": CLOSE}
+    HANDLERS: ClassVar = {**ListScreen.HANDLERS, "back": back(CLEAR_FILTER, CLOSE)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qdeck._engine import codec, transitions
 from qdeck.admin import Writer
-from qdeck_console.screens.joblist import JobListScreen
+from qdeck_console.screens.job_list import JobListScreen
 from support import screens
 from support.screens import HOOKS, MAIL, console, fail_next, run, text
 

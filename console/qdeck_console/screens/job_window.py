@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from qdeck import QdeckError, UnknownJob
 from qdeck.admin import Feature, JobDetail, JobRecord
+from qdeck_console.actions import ActionHandler
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.pace import Pace
 from qdeck_console.screens import export
-from qdeck_console.screens.jobacts import VERBS
-from qdeck_console.screens.joblist import JobListScreen
+from qdeck_console.screens.job_list import JobListScreen
 from qdeck_console.sources import End, Part, Search, Source
 from qdeck_console.widgets.lines import Item, LineList, Lines, Window
 
@@ -38,7 +38,7 @@ class ListSeen:
     detail: JobDetail | None = None
 
 
-class WindowedScreen(JobListScreen):
+class JobWindowScreen(JobListScreen):
     """A list of jobs of which only the part around what is in sight is known."""
 
     def __init__(self) -> None:
@@ -195,11 +195,11 @@ class WindowedScreen(JobListScreen):
         if self.detail() is None and isinstance(self.view.row, JobRecord):
             self.fetch()
 
-    def do_range(self) -> None:
-        """Begins or ends a range of marks; what was not read of it is read before it ends."""
+    def mark_range(self) -> None:
+        """Begin or end a range of marks; what was not read of it is read before it ends."""
         view, ends = self.view, self.view.ranged
         if ends is None or not view.range_lacks:
-            super().do_range()
+            super().mark_range()
             return
         count = ends[3] - ends[1] + 1
         if count > MOST_MARKED:
@@ -238,11 +238,15 @@ class WindowedScreen(JobListScreen):
             self.console.say(f"{counted(len(found), 'job')} of the range marked", "ok", "")
         self.draw(fresh=False)
 
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now: a range of which only a part is marked is not acted on."""
-        if self.view.range_lacks and (action in VERBS or action in {"edit", "redrive", "write"}):
-            return "v reads and ends the range first"
-        return super().why_not(action)
+    def why_no_targets(self) -> str:
+        """Return why nothing can be done to the targets: of a range only a part is marked."""
+        return "v reads and ends the range first" if self.view.range_lacks else ""
+
+    def why_not_write(self) -> str:
+        """Return why nothing can be written to a file."""
+        if not self.lists():
+            return "nothing to write"
+        return self.why_no_targets() or (f"{self.console.busy} goes on" if self.console.busy else "")
 
     def copied(self) -> tuple[str, str]:
         """What `y` takes: the id under the cursor."""
@@ -275,3 +279,10 @@ class WindowedScreen(JobListScreen):
         """The job under the cursor, when it left the list."""
         row = self.view.row
         return row if isinstance(row, Left) else None
+
+    HANDLERS: ClassVar = {
+        **JobListScreen.HANDLERS,
+        "write": ActionHandler(
+            run=lambda screen: screen.do_write(), reason=why_not_write, label=lambda _screen: "export"
+        ),
+    }

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from qdeck.admin import JobRecord
+from qdeck_console.actions import ActionHandler
 from qdeck_console.presenters.parts import MARGIN, in_height
-from qdeck_console.screens.frame import UNREAD
-from qdeck_console.screens.jobacts import JobActs
+from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, back
+from qdeck_console.screens.frame import UNREAD, FrameScreen
+from qdeck_console.screens.job_actions import JOB_HANDLERS, JobActing
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from qdeck.admin import JobDetail
-    from qdeck_console.actions import Action
     from qdeck_console.format import Line, Piece
 
 
-class JobListScreen(JobActs):
+class JobListScreen(JobActing):
     """A live list of jobs whose entries can be marked and acted on."""
 
     LANGUAGE: ClassVar[bool] = True
@@ -119,46 +120,32 @@ class JobListScreen(JobActs):
             words += f" of {whole:,} in the range, v reads the others" if view.range_lacks else ", v ends the range"
         return [("  ◆ ", "accent bold"), (words, "accent")]
 
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        if action in {"mark", "range"}:
-            return "" if self.view.row is not None else "no job under the cursor"
-        if action == "all":
-            return "" if len(self.items()) else "there is none"
-        if action == "back" and (self.view.marks or self.view.all_marked):
-            return ""
-        return super().why_not(action)
+    def clear_marks(self) -> None:
+        """Take all marks away."""
+        self.view.clear_marks()
+        self.draw(fresh=False)
 
-    def verb(self, action: Action) -> str:
-        """The verb of an action, as it would act now."""
-        if action.id == "back" and (self.view.marks or self.view.all_marked):
-            return "clear marks"
-        return super().verb(action)
-
-    def do_mark(self) -> None:
-        """Marks the entry under the cursor."""
+    def mark(self) -> None:
+        """Mark the entry under the cursor."""
         self.view.toggle_mark()
         self.draw(fresh=False)
 
-    def do_range(self) -> None:
-        """Begins or ends a range of marks."""
+    def mark_range(self) -> None:
+        """Begin or end a range of marks."""
         self.view.toggle_range()
         self.draw(fresh=False)
 
-    def do_all(self) -> None:
-        """Marks all that match, not only what is shown."""
+    def mark_all(self) -> None:
+        """Mark all that match, not only what is shown."""
         self.view.toggle_all()
         self.draw(fresh=False)
 
-    def do_back(self) -> None:
-        """Ends what goes on, else clears the marks, else the filter."""
-        if self.console.operator.cancel():
-            return
-        if self.view.marks or self.view.all_marked:
-            self.view.clear_marks()
-            self.draw(fresh=False)
-        else:
-            super().do_back()
+    def why_not_mark(self) -> str:
+        """Return why the entry under the cursor cannot be marked."""
+        return "" if self.view.row is not None else "no job under the cursor"
+
+    def _why_not_mark_all(self) -> str:
+        return "" if len(self.items()) else "there is none"
 
     def on_line_list_wanted(self) -> None:
         """Reads what came into sight."""
@@ -168,9 +155,9 @@ class JobListScreen(JobActs):
         """Tells who draws what follows the cursor."""
         self.moved(event)
 
-    def on_line_list_opened(self, event: LineList.Opened) -> None:
-        """Opens what was chosen."""
-        self.opened(event)
+    def on_line_list_opened(self) -> None:
+        """Open what is under the cursor, or say why not."""
+        self.action_do("open")
 
     def wanted(self) -> None:
         """Reads what came into sight."""
@@ -185,11 +172,21 @@ class JobListScreen(JobActs):
         if self.wants() and self.detail() is None:
             self.console.feed.poke()
 
-    def opened(self, event: LineList.Opened) -> None:
-        """Opens a job."""
+    def open(self) -> None:
+        """Open the job under the cursor."""
         job = self.job_of(self.view.row)
-        if job is not None and event.key:
+        if job is not None:
             self.console.open_job(job.ref, job.id)
+
+    HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
+        **FrameScreen.HANDLERS,
+        **JOB_HANDLERS,
+        "open": ActionHandler(run=open),
+        "mark": ActionHandler(run=mark, reason=why_not_mark),
+        "range": ActionHandler(run=lambda screen: screen.mark_range(), reason=why_not_mark),
+        "all": ActionHandler(run=mark_all, reason=_why_not_mark_all),
+        "back": back(CANCEL, CLEAR_MARKS, CLEAR_FILTER),
+    }
 
 
 def plain_line(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:

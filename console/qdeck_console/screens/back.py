@@ -1,0 +1,64 @@
+"""What esc does: the first of some steps that there is something to do for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck_console.actions import ActionHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackStep:
+    """One step back: whether there is something to do, what, and the label of the key then."""
+
+    applies: Callable[[Any], bool]
+    run: Callable[[Any], object]
+    label: str = ""
+
+
+CANCEL: Final = BackStep(
+    applies=lambda screen: screen.console.operator.work is not None, run=lambda screen: screen.console.operator.cancel()
+)
+CLEAR_FILTER: Final = BackStep(
+    applies=lambda screen: screen.filter_text != "", run=lambda screen: screen.set_filter("")
+)
+CLEAR_MARKS: Final = BackStep(
+    applies=lambda screen: bool(screen.view.marks or screen.view.all_marked),
+    run=lambda screen: screen.clear_marks(),
+    label="clear marks",
+)
+
+
+def _close(screen: Any) -> None:
+    screen.on_key()  # rows below must not move under someone who goes back to them
+    screen.console.back()
+
+
+CLOSE: Final = BackStep(applies=lambda _screen: True, run=_close)
+
+
+def back(*steps: BackStep) -> ActionHandler[Any]:
+    """Return what does the first of these steps that applies."""
+
+    def first(screen: Any) -> BackStep | None:
+        return next((step for step in steps if step.applies(screen)), None)
+
+    def run(screen: Any) -> None:
+        step = first(screen)
+        if step is not None:
+            step.run(screen)
+
+    def label(screen: Any) -> str:
+        step = first(screen)
+        return step.label if step is not None else ""
+
+    return ActionHandler(
+        run=run,
+        reason=lambda screen: "" if first(screen) is not None else "nothing to go back from",
+        label=label,
+        offered=lambda screen: first(screen) is not None,
+    )

@@ -1,0 +1,182 @@
+"""Acting on jobs from any screen that has some under its hands: one, those that are marked, or all that match."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from qdeck import QdeckError
+from qdeck.admin import PRIORITIES, Feature, PlanEntry, Verb, difference, has_feature, new_body
+from qdeck_console.actions import ActionHandler, verb_of
+from qdeck_console.leaving import Left
+from qdeck_console.operating import Wish, it, outcome
+from qdeck_console.screens.editor import edit
+from qdeck_console.screens.frame import FrameScreen
+
+if TYPE_CHECKING:
+    from qdeck.admin import JobRecord
+    from qdeck_console.console import Console
+
+VERBS: Final = {
+    "retry": Verb.RETRY,
+    "requeue": Verb.REQUEUE,
+    "bury": Verb.BURY,
+    "cancel": Verb.CANCEL,
+    "run": Verb.RUN,
+    "discard": Verb.DISCARD,
+    "sooner": Verb.REPRIORITISE,
+    "later": Verb.REPRIORITISE,
+    "move": Verb.MOVE,
+}
+_STEPS: Final = sorted(PRIORITIES.values())
+_ONE: Final = "one job at a time"
+
+
+class JobActing(FrameScreen):
+    """A screen whose jobs can be acted on."""
+
+    def targets(self) -> tuple[JobRecord, ...]:
+        """Return the jobs that are pointed at, as they were seen."""
+        raise NotImplementedError
+
+    def pointed(self) -> object | None:
+        """Return the row under the cursor."""
+        return self.main_list.row
+
+    def everything(self) -> tuple[Wish, int | None] | None:
+        """Return all that match, when that was asked for: what to plan (its verb does not matter), and how many."""
+        return None
+
+    def why_no_targets(self) -> str:
+        """Return why nothing can be done to the targets, whatever it is."""
+        return ""
+
+    def acted(self) -> None:
+        """Something was done to the targets."""
+
+
+def why_not_act(action: str, screen: JobActing) -> str:
+    """Return why an action cannot be done to the targets of a screen."""
+    why = screen.console.operator.why_not_write() or screen.why_no_targets()
+    if why:
+        return why
+    everything = screen.everything()
+    if everything is not None:
+        return _why_not_all(action, screen, everything[0])
+    jobs = screen.targets()
+    if not jobs:
+        row = screen.pointed()
+        return f"it {row.why}" if isinstance(row, Left) else "no job under the cursor"
+    if action == "edit" and len(jobs) > 1:
+        return _ONE
+    theirs = next((job for job in jobs if not job.has(Feature.STATES)), None)
+    if theirs is not None:
+        word = "edit" if action == "edit" else VERBS[action].value
+        return screen.console.reader.why_not(theirs.adapter, word, theirs.state)
+    fitting = [job for job in jobs if job.state in _states(action)]
+    return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
+
+
+def _why_not_all(action: str, screen: JobActing, asked: Wish) -> str:
+    if action == "edit":
+        return _ONE
+    states = asked.states
+    if (adapter := _foreign_of(screen, asked)) is not None and states:
+        reasons = [screen.console.reader.why_not(adapter, VERBS[action].value, state) for state in states]
+        return "" if "" in reasons else reasons[0]
+    return "" if not states or set(states) & set(_states(action)) else f"they are {states[0]}"
+
+
+def _foreign_of(screen: JobActing, asked: Wish) -> str | None:
+    """Return the one adapter that all queues of a wish are of, where it says for which states its verbs are."""
+    judged = screen.picture.judged
+    adapters = {entry.row.adapter for entry in map(judged.of, asked.queues) if entry is not None}
+    name = adapters.pop() if len(adapters) == 1 else None
+    return None if name is None or has_feature(name, Feature.STATES) else name
+
+
+def _label(action: str, screen: JobActing) -> str:
+    """Return the verb of an action, with how many jobs it would act on."""
+    verb, everything = verb_of(action), screen.everything()
+    if everything is not None:
+        return f"{verb} all" + (f" {everything[1]:,}" if everything[1] is not None else "")
+    count = len(screen.targets())
+    return f"{verb} {count:,} marked" if count > 1 else verb
+
+
+def _act(action: str, screen: JobActing) -> None:
+    """Do a verb to the targets."""
+    verb, everything = VERBS[action], screen.everything()
+    jobs = screen.targets()
+    priority = _next_priority(jobs[0].priority if jobs else None, action) if verb is Verb.REPRIORITISE else None
+    if everything is None:
+        wish = Wish(verb=verb, jobs=jobs, priority=priority)
+    else:
+        asked = everything[0]
+        wish = Wish(
+            verb=verb, queues=asked.queues, where=asked.where, states=asked.states, stuck=asked.stuck,
+            priority=priority,
+        )  # fmt: skip
+    screen.console.operator.start(wish, after=screen.acted)
+
+
+def _open_editor(screen: JobActing) -> None:
+    """Open the payload in an editor; a dead letter then runs again."""
+    [job] = screen.targets()
+    screen.console.operator.run(_edit(screen.console, job), "edit")
+
+
+def _states(action: str) -> tuple[str, ...]:
+    return Verb.EDIT.states if action == "edit" else VERBS[action].states
+
+
+def _next_priority(now: int | None, action: str) -> int:
+    """The next of the named priorities, in the one direction or the other."""
+    current = PRIORITIES["NORMAL"] if now is None else now
+    if action == "sooner":
+        return max((step for step in _STEPS if step < current), default=_STEPS[0])
+    return min((step for step in _STEPS if step > current), default=max(current, _STEPS[-1]))
+
+
+async def _edit(console: Console, job: JobRecord) -> None:
+    draft = await console.reader.draft(job.ref, job.id)
+    entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, version=draft.version, verb="edit")
+    skip = difference(job, entry, 0)
+    if skip is not None:
+        console.say(f"not edited: {it(skip.why)}", "warn", "▲")
+        return
+
+    def check(text: str) -> str:
+        try:
+            new_body(draft, text)
+        except QdeckError as error:
+            return str(error)
+        return ""
+
+    after = await edit(console, f"Payload of {job.id}", draft.text(), check)
+    if after is None:
+        console.say("nothing was changed", "muted", "")
+        return
+    if console.is_over:
+        console.say("the 30 minutes are over", "warn", "▲")
+        return
+    try:
+        result = await console.writer.edit(draft, after)
+    except QdeckError as error:
+        console.say(f"not edited: {error}", "bad", "✗")
+        return
+    if result.applied:
+        console.operator.remember(result.batch, f"edit of {job.id}")
+    console.say(*outcome(result))
+
+
+JOB_HANDLERS: Final = {
+    **{
+        action: ActionHandler(
+            run=partial(_act, action), reason=partial(why_not_act, action), label=partial(_label, action)
+        )
+        for action in VERBS
+    },
+    "edit": ActionHandler(run=_open_editor, reason=partial(why_not_act, "edit")),
+}
+"""What the actions on jobs do, on any screen that has some under its hands."""
