@@ -152,7 +152,7 @@ def _around(pipe: Pipeline, now: int) -> None:
         pipe.hset("qdeck:workers", name, json.dumps(told))
     for name, cron, enabled in (("minutely", "* * * * *", 1), ("paused", "* * * * *", 0)):
         told = {"v": 1, "queue": MAIL, "task": "send", "cron": cron, "tz": "Europe/Madrid", "missed": "once"}
-        told |= {"priority": 100, "tail": "100 3 send", "body": '[["feeds"],{}]', "unique": ""}
+        told |= {"priority": 100, "template": "100 3 send", "body": '[["feeds"],{}]', "unique": ""}
         pipe.hset("qdeck:schedules", name, json.dumps(told))
         pipe.hset("{qdeck:schedules}:state", name, f"{enabled} {now} 0 0 0 0 - -")
     pipe.hset("{qdeck:schedules}:state", "", "1")

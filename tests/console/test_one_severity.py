@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
 from qdeck._deck.verdict import sum_up
-from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, Status, Totals, check_all
+from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, Status, check_all
 from qdeck_console.feed import Picture
 from qdeck_console.judging import Entry, Judge, Severity
 from qdeck_console.presenters import frame, health, queue_detail
@@ -25,11 +26,9 @@ NOTHING_KNOWN: Final = ServerInfo()
 
 
 def snapshot(*rows: QueueRow, server: ServerInfo = NOTHING_KNOWN) -> Snapshot:
-    found = sum_up(check_all(server, rows))
-    return Snapshot(
-        at_ms=1, server=server, status=found.status, findings=found.findings, severities=found.severities,
-        checks=found.checks, adapters=("native",), totals=Totals(), queues=rows,
-    )  # fmt: skip
+    seen = Snapshot(at_ms=1, server=server, queues=rows)
+    found = sum_up(check_all(seen))
+    return replace(seen, status=found.status, findings=found.findings, severities=found.severities, checks=found.checks)
 
 
 def judged(judge: Judge, seen: Snapshot) -> tuple[Entry, ...]:

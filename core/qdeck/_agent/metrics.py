@@ -7,6 +7,7 @@ of them is asked.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -103,6 +104,14 @@ def _health(seen: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "qdeck_health_status", "0 healthy, 1 degraded, 2 unhealthy", value=VERDICTS[seen.status.value]
     )
+    found = GaugeMetricFamily(
+        "qdeck_health_findings", "Findings of the last look", labels=("code", "severity", *_QUEUE)
+    )
+    for labels, count in Counter(
+        (one.code.value, one.severity.value, *(one.queue or ("", ""))) for one in seen.findings
+    ).items():
+        found.add_metric(labels, count)
+    yield found
     said = report.get("errors")
     errors = said if isinstance(said, dict) else {}
     older = whole(errors.get("stuck_vm_count"))

@@ -33,6 +33,7 @@ class Detail:
     stuck: int | None = None
     overdue: int | None = None
     late: int | None = None
+    set_aside: int = 0
     problem: Unreadable | None = None
 
     def waits_since(self, ms: int) -> None:
@@ -46,7 +47,15 @@ def read_details(rows: Sequence[QueueRow], now: int, thresholds: Thresholds) -> 
     found = {row.name: Detail(stuck=0, overdue=0, late=0) for row in readable}
     yield from _read_waiting([row for row in readable if row.ready or row.delayed], found, now, thresholds.stuck_age_ms)
     yield from _read_running([row for row in readable if row.running], found, now)
+    yield from _read_set_aside([row for row in readable if row.totals.get("quarantined")], found)
     return found
+
+
+def _read_set_aside(rows: Sequence[QueueRow], found: dict[str, Detail]) -> Program[None]:
+    """Entries of outboxes that were set aside: the counter of a queue only grows, the stream can be cleared."""
+    lengths = yield from reads.ask_all([(b"XLEN", keys.key(row.name, "quarantine")) for row in rows])
+    for row, length in zip(rows, lengths, strict=True):
+        found[row.name].set_aside = length if isinstance(length, int) else 0
 
 
 def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int, stuck_age_ms: int) -> Program[None]:

@@ -99,6 +99,7 @@ class QueueRow:
     workers: int | None = None
     totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     unknown_tasks: tuple[UnknownTask, ...] = ()
+    set_aside: int | None = None  # entries of its outbox that could not be read
     serves_others: bool = False  # what it holds asks for jobs of other queues
     problem: Unreadable | None = None
     ref: QueueRef = field(init=False, compare=False, repr=False)
@@ -142,15 +143,16 @@ class Snapshot:
     server: ServerInfo
     status: Status = Status.HEALTHY
     findings: tuple[Finding, ...] = ()
-    adapters: tuple[str, ...]
-    totals: Totals
-    queues: tuple[QueueRow, ...]
+    adapters: tuple[str, ...] = ()
+    totals: Totals = Totals()
+    queues: tuple[QueueRow, ...] = ()
     fresh: frozenset[QueueRef] | None = None
     shared: frozenset[str] = frozenset()
     counted_ms: int = 0
     notices: tuple[str, ...] = ()
     local_clock: bool = False
     workers_alive: int | None = None
+    stuck_handlers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # of living workers
     severities: Mapping[Code, Status] = field(default_factory=lambda: MappingProxyType({}))  # the worst of each code
     checks: tuple[Check, ...] = ()  # every rule, whether it found something or not
 

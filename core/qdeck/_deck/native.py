@@ -142,7 +142,8 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     takers = None if found is None else workers.by_queue(found)
     fresh = yield from _numbers(memory, visible, takers, now)
     rows = [known.row for name in memory.names if (known := memory.known.get(name)) is not None]
-    rows = yield from _known_to_none(rows, None if found is None else [row for row in found if row.alive])
+    alive = None if found is None else [row for row in found if row.alive]
+    rows = yield from _known_to_none(rows, alive)
     partial = len(fresh) < len(rows)
     return Snapshot(
         at_ms=now,
@@ -154,7 +155,8 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
         counted_ms=min((part.read_ms for part in memory.parts), default=now),
         notices=tuple(notices),
         local_clock=server_ms is None,
-        workers_alive=None if found is None else sum(row.alive for row in found),
+        workers_alive=None if alive is None else len(alive),
+        stuck_handlers=MappingProxyType({row.id: row.stuck_handlers for row in alive or () if row.stuck_handlers}),
     )
 
 
@@ -443,7 +445,7 @@ def _complete(memory: Memory, name: str, takers: dict[str, int] | None, now: int
     late = detail.late if waits else 0
     serving = None if takers is None else takers.get(name, 0)
     came, went, dead = known.rates(now)
-    derived = (stuck, overdue, late, oldest, detail.exact, came, went, dead, serving, detail.problem)
+    derived = (stuck, overdue, late, oldest, detail.exact, came, went, dead, serving, detail.set_aside, detail.problem)
     if known.derived != derived:
         known.derived = derived
         known.row = replace(
@@ -457,6 +459,7 @@ def _complete(memory: Memory, name: str, takers: dict[str, int] | None, now: int
             out_per_s=went,
             dead_per_min=dead,
             workers=serving,
+            set_aside=detail.set_aside,
             problem=detail.problem,
         )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from qdeck._deck.model import Check, Code, Finding, QueueRef, QueueRow, ServerInfo, Status
 from qdeck._deck.server import AOF, NO_AOF, NOTHING, SNAPSHOTS
+from qdeck._engine import keys
 from qdeck._redis.commands import Pause
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
@@ -112,7 +113,7 @@ class Standing:
         is_partial = seen.fresh is not None
         if not is_partial or not 0 <= seen.at_ms - self._judged_ms < JUDGE_MS:
             found = Findings(self._last.findings, seen.shared)
-            for _ in steps(seen.server, seen.queues, thresholds, found):
+            for _ in steps(seen, thresholds, found):
                 if is_partial:
                     yield Pause(0)
             self._judged_ms = seen.at_ms if is_partial else 0
@@ -136,33 +137,31 @@ def sum_up(checks: Sequence[Check]) -> Verdict:
     return Verdict(status, findings, MappingProxyType(worst), tuple(checks))
 
 
-def check_all(
-    server: ServerInfo,
-    rows: Sequence[QueueRow],
-    thresholds: Thresholds | None = None,
-    shared: Collection[str] = (),
-) -> list[Check]:
+def check_all(seen: Snapshot, thresholds: Thresholds | None = None) -> list[Check]:
     """Every rule, whether it found something or not."""
-    found = Findings(shared=shared)
-    for _ in steps(server, rows, thresholds, found):
+    found = Findings(shared=seen.shared)
+    for _ in steps(seen, thresholds, found):
         pass
     return found.checks
 
 
-def steps(
-    server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None, found: Findings
-) -> Iterator[None]:
-    """Every rule in steps of about a ms, for whoever shares a loop with others."""
-    limits, checks = thresholds or Thresholds(), found.checks
-    checks += [
+def check_server(server: ServerInfo, limits: Thresholds) -> list[Check]:
+    """The rules about the server itself."""
+    return [
         _role(server), _loading(server), _saving(server), _persistence(server), _eviction(server),
-        _memory(server, limits), _readable(rows, found),
+        _memory(server, limits),
     ]  # fmt: skip
+
+
+def steps(seen: Snapshot, thresholds: Thresholds | None, found: Findings) -> Iterator[None]:
+    """Every rule in steps of about a ms, for whoever shares a loop with others."""
+    rows, limits, checks = seen.queues, thresholds or Thresholds(), found.checks
+    checks += [*check_server(seen.server, limits), _readable(rows, found)]
     yield
     checks += [_stuck(rows, limits, found), _late(rows, limits, found)]
     yield
     yield from _dead(rows, limits, found)
-    yield from _unserved(rows, limits, found)
+    yield from _unserved(seen, limits, found)
     checks += [_unknown_tasks(rows, found), _paused(rows, found)]
     yield
     yield from _backed_up("ready_queue", Code.BACKLOG, rows, limits.ready_queue_max, _ready, found)
@@ -276,6 +275,14 @@ def _readable(rows: Sequence[QueueRow], findings: Findings) -> Check:
         for row in rows
         if row.problem is not None
     ]
+    found += [
+        findings.of_queue(
+            Code.SET_ASIDE, Status.DEGRADED, row.ref, row.set_aside,
+            name=keys.key(row.name, "quarantine").decode(),
+        )
+        for row in rows
+        if row.set_aside
+    ]  # fmt: skip
     well = f"all of {counted(len(rows), 'queue')} could be read"
     return make_check("readable", found, well, value=len(found), threshold=0)
 
@@ -322,8 +329,11 @@ def _negative_dead(row: QueueRow) -> int:
     return -(row.dead or 0)
 
 
-def _unserved(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> Iterator[None]:
-    findings = []
+def _unserved(seen: Snapshot, limits: Thresholds, found: Findings) -> Iterator[None]:
+    """Queues without a worker, and workers whose handlers ignore cancellation: their jobs went to others, and their
+    slots are lost until a restart.
+    """
+    rows, findings = seen.queues, []
     for part in _parts(rows):
         for row in part:
             waiting = (row.ready or 0) + (row.overdue or 0)
@@ -332,6 +342,10 @@ def _unserved(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> 
                 severity = Status.UNHEALTHY if long else Status.DEGRADED
                 findings.append(found.of_queue(Code.NO_WORKER, severity, row.ref, waiting))
         yield
+    findings += [
+        Finding(code=Code.HANDLER_STUCK, severity=Status.UNHEALTHY, name=worker, count=count)
+        for worker, count in seen.stuck_handlers.items()
+    ]
     if rows and all(row.workers is None for row in rows if row.problem is None):
         detail = "the workers cannot be read: whether every queue is served is unknown"
         found.checks.append(_unknown("workers", detail))

@@ -251,6 +251,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.FILLING: lambda f: f"{f.label} fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
 }
 _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
+    Code.SET_ASIDE: lambda f: f"{counted(f.count or 0, 'entry', 'entries')} of its outbox set aside, see {f.name}",
     Code.UNREADABLE: lambda f: str(f.problem),
     Code.STUCK: lambda f: f"{_jobs(f)} stuck",
     Code.LATE: lambda f: f"{_jobs(f)} {'waits' if f.count == 1 else 'wait'} for over {_span(f.limit or 0)}",

@@ -297,7 +297,7 @@ def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[
     kept = yield from read_persistence(server)
     missing = "+info" if server.persistence is None else "+config|get"
     found = []
-    for check in verdict.check_all(replace(server, persistence=kept), (), thresholds):
+    for check in verdict.check_server(replace(server, persistence=kept), thresholds):
         if check.name in hints:
             ok = None if check.status is None else not check.findings
             hint = "" if ok and check.value != SNAPSHOTS else hints[check.name]

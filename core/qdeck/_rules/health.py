@@ -10,18 +10,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import since, verdict, workers
-from qdeck._deck.model import Check, Code, Finding, QueueRef, QueueRow, Snapshot, State, Status
-from qdeck._engine import keys
+from qdeck._deck import since, verdict
+from qdeck._deck.model import Check, Finding, QueueRef, QueueRow, Snapshot, State, Status
 from qdeck._errors import QdeckError
-from qdeck._redis import reads
 from qdeck._redis.errors import LOST
 from qdeck._rules import unreadable
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
@@ -98,8 +96,6 @@ def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Progr
     checks = [
         *seen.checks,
         (yield from unreadable.check(seen, adapters, notices)),
-        (yield from _quarantined_check(rows, seen.shared)),
-        (yield from _handlers_check(seen.at_ms)),
         _orphan_check(measured.orphaned, limits),
         _clock_check(seen),
     ]
@@ -180,37 +176,6 @@ def _orphan_check(count: int | None, limits: Limits) -> Check:
     detail = "no record is without its job" if not count else f"{records} of no job; qdeck purge removes them"
     threshold = limits.words("max_orphaned_age")
     return Check(name="orphaned_records", detail=detail, value=count, threshold=threshold)
-
-
-def _quarantined_check(rows: Sequence[QueueRow], shared: Collection[str]) -> Program[Check]:
-    """Check for outbox entries that were set aside. The counter of a queue only grows; the stream can be cleared."""
-    suspects = [row for row in rows if row.totals.get("quarantined")]
-    lengths = yield from reads.ask_all([(b"XLEN", keys.key(row.name, "quarantine")) for row in suspects])
-    found = [(row.ref, n) for row, n in zip(suspects, lengths, strict=True) if isinstance(n, int) and n]
-    made = verdict.Findings(shared=shared)
-    findings = [
-        made.of_queue(Code.SET_ASIDE, Status.DEGRADED, ref, n, name=keys.key(ref.name, "quarantine").decode())
-        for ref, n in found
-    ]
-    well = "no entry of an outbox is set aside"
-    return verdict.make_check("quarantined", findings, well, value=sum(n for _, n in found), threshold=0)
-
-
-def _handlers_check(now_ms: int) -> Program[Check]:
-    """Handlers that ignore cancellation: their jobs went to others, and their slots are lost until a restart."""
-    name = "stuck_handlers"
-    try:
-        alive = [row for row in (yield from workers.list_workers(now_ms)) if row.alive]
-    except LOST:
-        raise
-    except QdeckError:
-        return Check(name=name, status=None, detail="the workers cannot be read")
-    held = [(row.id, row.stuck_handlers) for row in alive if row.stuck_handlers]
-    findings = [
-        Finding(code=Code.HANDLER_STUCK, severity=Status.UNHEALTHY, name=who, count=count) for who, count in held
-    ]
-    well = "no handler ignores its cancellation"
-    return verdict.make_check(name, findings, well, value=sum(count for _, count in held), threshold=0)
 
 
 def _clock_check(seen: Snapshot) -> Check:

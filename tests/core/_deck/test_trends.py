@@ -7,13 +7,13 @@ import pytest
 from qdeck._deck.history import Flow
 from qdeck._deck.native import Known
 from qdeck._deck.verdict import Standing
-from qdeck.admin import Code, Finding, QueueRow, ServerInfo, Snapshot, Status, Totals, check_all
+from qdeck.admin import Code, Finding, QueueRow, ServerInfo, Snapshot, Status, check_all
 
 QUEUE = "demo:dev:mail:actions"
 
 
 def found_in(row: QueueRow, standing: Standing | None = None) -> tuple[Finding, ...]:
-    seen = Snapshot(at_ms=1, server=ServerInfo(), adapters=("native",), totals=Totals(), queues=(row,))
+    seen = Snapshot(at_ms=1, server=ServerInfo(), queues=(row,))
     try:
         next(iter((standing or Standing()).judge(seen, None)))
     except StopIteration as done:
@@ -55,8 +55,9 @@ def test_dead_letters_that_grow_are_found(growth: float | None, count: int | Non
 
 
 def test_what_one_look_cannot_tell_is_unknown() -> None:
-    for rows, status in (([QueueRow(name=QUEUE)], None), ([], Status.HEALTHY)):
-        checks = {check.name: check.status for check in check_all(ServerInfo(), rows)}
+    for rows, status in (((QueueRow(name=QUEUE),), None), ((), Status.HEALTHY)):
+        seen = Snapshot(at_ms=1, server=ServerInfo(), queues=rows)
+        checks = {check.name: check.status for check in check_all(seen)}
         assert checks["trends"] is status
 
 

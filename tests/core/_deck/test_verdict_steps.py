@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qdeck._deck import verdict
-from qdeck.admin import QueueRow, ServerInfo
+from qdeck.admin import QueueRow, ServerInfo, Snapshot
 
 QUEUES = 5 * verdict.STEP
 ROWS = [
@@ -14,14 +14,18 @@ ROWS = [
 ]
 
 
+def _seen(rows: list[QueueRow]) -> Snapshot:
+    return Snapshot(at_ms=1, server=ServerInfo(), queues=tuple(rows))
+
+
 def _findings(rows: list[QueueRow], known: verdict.Findings | None = None) -> tuple[verdict.Findings, int]:
     found = verdict.Findings([finding for check in known.checks for finding in check.findings] if known else ())
-    return found, sum(1 for _ in verdict.steps(ServerInfo(), rows, None, found))
+    return found, sum(1 for _ in verdict.steps(_seen(rows), None, found))
 
 
 def test_steps_come_to_what_is_found_at_once() -> None:
     found, steps = _findings(ROWS)
-    assert found.checks == verdict.check_all(ServerInfo(), ROWS)
+    assert found.checks == verdict.check_all(_seen(ROWS))
     assert steps > 2 * QUEUES / verdict.STEP
     assert sum(len(check.findings) for check in found.checks) > QUEUES, "each queue lacks a worker, some are full"
 
@@ -30,7 +34,7 @@ def test_a_finding_that_stays_is_the_same_one() -> None:
     before, _ = _findings(ROWS)
     rows = [replace(ROWS[0], ready=99), *ROWS[1:]]
     after, _ = _findings(rows, before)
-    assert after.checks == verdict.check_all(ServerInfo(), rows)
+    assert after.checks == verdict.check_all(_seen(rows))
     old = {id(finding) for check in before.checks for finding in check.findings}
     new = [finding for check in after.checks for finding in check.findings if finding.queue and id(finding) not in old]
     assert [(finding.queue, finding.text) for finding in new] == [
