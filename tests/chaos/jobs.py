@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 QUEUE: Final = "chaos:work:actions"
 NOTES: Final = "chaos:notes"
+RELEASED: Final = "chaos:released"
 NOTES_URL: Final = "CHAOS_NOTES"
 RETRY_S: Final = 0.05
 
@@ -87,6 +88,18 @@ def whoami(seconds: float = 0.0) -> int:
     return os.getpid()
 
 
+async def held() -> None:
+    """Ends well when the test lets it, on the loop."""
+    while not _notebook().exists(RELEASED):  # noqa: ASYNC110 - the test is another process
+        await asyncio.sleep(0.05)
+
+
+def held_in_thread() -> None:
+    """Ends well when the test lets it, in a thread."""
+    while not _notebook().exists(RELEASED):
+        time.sleep(0.05)
+
+
 def flaky(failures: int = 1) -> None:
     """Fails so often, then ends well."""
     if current_job().attempt <= failures:
@@ -145,9 +158,9 @@ FIXED: Final[dict[str, Any]] = {"backoff": "fixed", "retry_delay": RETRY_S}
 def make_app(url: str, patience: float = 60.0) -> App:
     """The application on a server."""
     app = App(url, queue=QUEUE, patience=patience)
-    for task in (aquick, stubborn, await_loss):
+    for task in (aquick, held, stubborn, await_loss):
         app.task(retries=0)(noted_async(task))
-    for plain in (quick, whoami, deaf, watch_loss, poison):
+    for plain in (quick, held_in_thread, whoami, deaf, watch_loss, poison):
         app.task(retries=0)(noted(plain))
     app.task(retries=3, **FIXED)(noted(flaky))
     app.task(retries=1, **FIXED)(noted_async(doomed))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from chaos.jobs import RELEASED
 from chaos.ledger import wait_until
 from chaos.twice import send_twice
 from qdeck._engine import codec
@@ -74,16 +76,18 @@ def test_calls_sent_twice(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None
 def test_all_workers_at_once(fleet: Fleet) -> None:
     """All workers are killed together six times, which is more often than a poison pill may kill: that is an outage,
     no job is blamed for it, and all end well."""
-    # Enough for whoever starts first to have some left when the last one has started, on a busy machine too.
-    fleet.add("aquick", 3, count=12)
-    fleet.add("quick", 3, count=12)
+    fleet.add("held", count=12)
+    fleet.add("held_in_thread", count=12)
     for _ in range(6):
         three = [fleet.start(wait=False, concurrency=8) for _ in range(3)]
         for worker in three:
             worker.wait_for('"started"', 60)
         wait_until(lambda: _holders(fleet) == 3, 30, lambda: f"{_holders(fleet)} hold jobs: {fleet.tell()}")
         for worker in three:
+            worker.signal(signal.SIGKILL)
+        for worker in three:
             fleet.kill(worker)
+    fleet.books.notebook.set(RELEASED, 1)
     fleet.start()
     fleet.start()
     fleet.books.drain(60)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 READY, DEAD = 900_000, 100_000
 SLOW_US: Final = 10_000
+WALKS: Final = 5
 
 
 @pytest.mark.slow
@@ -34,9 +35,9 @@ async def test_no_screen_sends_an_unbounded_command(url: str, raw: redis.Redis) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_million_jobs_make_no_command_slow(make_server: Callable[..., Server]) -> None:
-    """A slow command counts when it is slow in each of two walks: a busy machine delays any command once."""
+    """A command is slow when it is slow in each of several walks: a busy machine delays any command now and then."""
     server = make_server()
     with server.client(timeout_s=60) as raw:
         ids = fill(server.url, raw)
@@ -45,9 +46,11 @@ def test_a_million_jobs_make_no_command_slow(make_server: Callable[..., Server])
         yard.bulk_dead(DEAD, trace=20)
         yard.client.close()
         found = slow(server.url, raw, ids)
-        if found:
+        for _ in range(WALKS - 1):
+            if not found:
+                break
             again = slow(server.url, raw, ids)
-            found = {command: (took, again[command]) for command, took in found.items() if command in again}
+            found = {command: min(took, again[command]) for command, took in found.items() if command in again}
         assert found == {}
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from support.beside import Beside
+from support.beside import Beside, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    import redis
 
 
 @pytest.fixture
@@ -34,6 +36,16 @@ def start(app: qdeck.App) -> Iterator[Callable[..., Beside]]:
     for beside in made:
         beside.end()
     app.close()
+
+
+@pytest.fixture
+def idle(raw: redis.Redis) -> Callable[[int], None]:
+    """Waits until so many workers have nothing to do: each blocks on the wake-ups of its queues."""
+
+    def wait(workers: int) -> None:
+        wait_until(lambda: sum(client["cmd"] == "blpop" for client in raw.client_list()) == workers)
+
+    return wait
 
 
 @pytest.fixture

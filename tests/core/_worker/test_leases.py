@@ -86,10 +86,8 @@ def test_a_running_job_can_be_cancelled(app: qdeck.App, start: Callable[..., Bes
     start(lease=1.0)
     job = app.enqueue(kind)
     wait_until(lambda: job.state() == "running")
-    began = time.monotonic()
     assert job.cancel() == "requested"
     wait_until(lambda: job.state() in ("cancelled", "done"))
-    assert time.monotonic() - began < 10
     if kind != "looks":
         assert seen == ["told"]
         assert job.state() == "cancelled"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 QUEUE = "test:actions"
 FAR = "test:far:actions"
+WOKEN_S = 20.0  # sooner than a worker finds jobs without a wake-up: it sleeps for 30 s at most
 
 
 def run(app: qdeck.App, op: transitions.Transition[Any]) -> Any:
@@ -66,27 +67,28 @@ def test_a_queue_that_rested_does_not_catch_up(app: qdeck.App, start: Callable[.
 
 def test_a_burst_on_a_quiet_queue_beside_a_busy_one_starts_soon(app: qdeck.App, start: Callable[..., Beside]) -> None:
     stop = threading.Event()
-    started: list[float] = []
+    started: list[str] = []
+    ran: list[str] = []
 
     @app.task
     async def busy() -> None:
+        ran.append(qdeck.current_job().id)
         await asyncio.sleep(0.002)
         if not stop.is_set():
             await busy.aenqueue()
 
     @app.task(queue=FAR)
     async def rare() -> None:
-        started.append(time.monotonic())
+        started.append(qdeck.current_job().id)
 
     start(concurrency=4, queues={QUEUE: 1, FAR: 1})
     app.enqueue_many([busy.call() for _ in range(40)])
-    time.sleep(0.3)
+    wait_until(lambda: len(ran) > 100)
     try:
         for _ in range(5):
-            asked, before = time.monotonic(), len(started)
+            before = len(started)
             rare.enqueue()
-            wait_until(lambda: len(started) > before, 10)  # noqa: B023 - called at once
-            assert started[-1] - asked < 1.0
+            wait_until(lambda: len(started) > before, WOKEN_S)  # noqa: B023 - called at once
     finally:
         stop.set()
 
@@ -105,46 +107,38 @@ def test_a_delayed_job_starts_on_time(app: qdeck.App, start: Callable[..., Besid
         asked = time.time()
         job = step.enqueue(_delay=delay)
         late.append((job, asked + delay))
-    wait_until(lambda: all(job.id in started for job, _ in late))
+    wait_until(lambda: all(job.id in started for job, _ in late), WOKEN_S)
     off = sorted(started[job.id] - due for job, due in late)
     assert off[0] > -0.01, off
-    assert off[2] < 0.05, off  # the median: this machine may be busy
-    assert off[-1] < 0.5, off
 
 
-def test_work_starts_at_once_on_an_idle_worker(app: qdeck.App, start: Callable[..., Beside]) -> None:
-    started: dict[str, float] = {}
-
+def test_work_wakes_an_idle_worker(app: qdeck.App, start: Callable[..., Beside], idle: Callable[[int], None]) -> None:
     @app.task
-    async def step() -> None:
-        started[qdeck.current_job().id] = time.monotonic()
+    async def step() -> None: ...
 
     start(queues={QUEUE: 1, FAR: 1})
-    took = []
     for i in range(21):
-        time.sleep(0.02)
-        began = time.monotonic()
-        job = step.enqueue(_queue=FAR if i % 2 else QUEUE)
-        wait_until(lambda: len(started) > i)  # noqa: B023 - called at once
-        took.append(started[job.id] - began)
-    assert sorted(took)[10] < 0.05, sorted(took)
+        idle(1)
+        step.enqueue(_queue=FAR if i % 2 else QUEUE).result(WOKEN_S)
 
 
-def test_several_idle_workers_share_a_burst(app: qdeck.App, start: Callable[..., Beside]) -> None:
+def test_several_idle_workers_share_a_burst(
+    app: qdeck.App, start: Callable[..., Beside], idle: Callable[[int], None]
+) -> None:
+    """No job ends before all of them run, which takes all workers."""
     ran_on: list[str] = []
 
     @app.task
     async def step() -> None:
         ran_on.append(qdeck.current_job().worker)
-        await asyncio.sleep(0.3)
+        while len(ran_on) < 8:  # noqa: ASYNC110 - the others run in other threads
+            await asyncio.sleep(0.005)
 
     for _ in range(4):
         start(concurrency=2)
-    time.sleep(0.1)
-    began = time.monotonic()
+    idle(4)
     app.enqueue_many([step.call() for _ in range(8)])
-    wait_until(lambda: len(ran_on) == 8)
-    assert time.monotonic() - began < 4  # nobody looked by himself
+    wait_until(lambda: len(ran_on) == 8, WOKEN_S)
     assert len(set(ran_on)) == 4
 
 

@@ -1,4 +1,7 @@
-"""How soon a job that runs is stopped when an operator or a caller asks for it. Heartbeats are far apart here."""
+"""A job that runs is stopped when an operator or a caller requests it, without waiting for the next heartbeat.
+
+Heartbeats are so far apart here that a job which is stopped within a test's waits was not stopped by one.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,7 @@ if TYPE_CHECKING:
 
 QUEUE = "test:actions"
 FAR = "test:far:actions"
-SOON_S = 1.0
-LEASE_S = 60.0  # heartbeats look at a job every 15 s
+LEASE_S = 300.0  # a heartbeat every 75 s, longer than any wait here
 
 
 def running(job: qdeck.Job) -> qdeck.Job:
@@ -39,12 +41,10 @@ def cancelled(job: qdeck.Job) -> None:
     wait_until(lambda: job.state() == "cancelled")
 
 
-def cancelled_within(job: qdeck.Job) -> float:
-    """Cancel a job that runs; return how long that took."""
-    began = time.monotonic()
+def cancel(job: qdeck.Job) -> None:
+    """Cancel a job that runs."""
     assert job.cancel() == "requested"
     cancelled(job)
-    return time.monotonic() - began
 
 
 @pytest.mark.parametrize("slots", [1, 3])
@@ -61,17 +61,17 @@ def test_a_cancelled_job_stops_soon(app: qdeck.App, start: Callable[..., Beside]
 
     start(queues={QUEUE: 1, FAR: 1}, concurrency=slots, lease=LEASE_S)
     for queue in (QUEUE, FAR):
-        assert cancelled_within(running(app.enqueue(kind, _queue=queue))) < SOON_S
+        cancel(running(app.enqueue(kind, _queue=queue)))
     waiting = [app.enqueue(kind) for _ in range(4)]
     wait_until(lambda: [job.state() for job in waiting].count("running") == min(4, slots))
     for job in waiting[:slots]:
-        assert cancelled_within(job) < SOON_S
+        cancel(job)
 
 
 def test_a_cancelled_process_ends_soon(jobs: Any, start: Callable[..., Beside]) -> None:
     start(jobs.app, app_ref="core._worker.process_jobs:app", processes=1, lease=LEASE_S)
     jobs.pid.enqueue().result(30)
-    assert cancelled_within(running(jobs.pid.enqueue(60.0))) < SOON_S
+    cancel(running(jobs.pid.enqueue(60.0)))
 
 
 @pytest.mark.parametrize("verb", ["requeue", "bury"])
@@ -92,10 +92,8 @@ def test_a_job_that_is_taken_from_its_worker_stops_soon(
     pump = beside.worker._claim_loop
     assert pump is not None
     pump.is_claiming = False
-    began = time.monotonic()
     assert app.client.run(programs.call(transitions.change_jobs(QUEUE, verb, [(job.id, "running")]))) == ["ok"]
     assert stopped.wait(30)
-    assert time.monotonic() - began < SOON_S
     wait_until(lambda: beside.told("lease_lost"))
 
 
@@ -116,7 +114,7 @@ def test_other_workers_are_not_disturbed(
     workers = [start(concurrency=1, lease=LEASE_S).worker.id for _ in range(2)]
     made = [running(step.enqueue()) for _ in workers]
     for job in made:
-        assert cancelled_within(job) < SOON_S
+        cancel(job)
     assert sorted(looked) == sorted(workers)
 
 
@@ -151,7 +149,7 @@ def test_a_cut_connection_is_mended(app: qdeck.App, raw: redis.Redis, start: Cal
     for line in waits():
         raw.client_kill_filter(_id=line["id"])
     wait_until(waits)
-    assert cancelled_within(job) < SOON_S
+    cancel(job)
 
 
 def test_an_idle_worker_waits_on_one_connection(
