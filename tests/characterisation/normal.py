@@ -120,17 +120,20 @@ class Normal:
 
 
 def _decoded(version: str) -> str:
-    """What a plan compares of an entry of another system: key, member, score and value, each as base64.
+    """What a plan compares of an entry of another system: key, member, score and value, each as base64 or a digest.
 
     Of an entry of a list, its place, too.
     """
     parts = version.split(".")
     if len(parts) not in (4, 5):
         return version
-    texts = [
-        "-" if part == "-" else base64.urlsafe_b64decode(part).decode("utf-8", "backslashreplace") for part in parts
-    ]
-    return " . ".join(texts)
+    return " . ".join(map(_part, parts))
+
+
+def _part(part: str) -> str:
+    if part.startswith("~"):
+        return "<digest>"
+    return "-" if part == "-" else base64.urlsafe_b64decode(part).decode("utf-8", "backslashreplace")
 
 
 def _whole_minutes(seconds: str) -> str:

@@ -128,7 +128,7 @@ class PlanOutcomes:
                 yield Pause(0)  # others on the event loop go on meanwhile
             adapter = self.adapters[entry.adapter]
             if adapter.repeats:
-                mark = hash(adapter.likeness(Seen.parse(entry.version)))
+                mark = hash(adapter.likeness(entry.id, Seen.parse(entry.version)))
                 (repeated if mark in met else met).add(mark)
         while len(_repeated_of) >= _MOST_PLANS:
             del _repeated_of[next(iter(_repeated_of))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from qdeck._settings.limits import Limits
     from qdeck.adapters.applying import Applier
     from qdeck.adapters.cells import Change, ScriptChange
+    from qdeck.adapters.finding import Finder
     from qdeck.adapters.model import Want
     from qdeck.adapters.outcomes import KeptOutcomes, Planned
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
@@ -80,6 +81,8 @@ class Adapter(ABC):
     """Whether entries that are equal to the byte may be several."""
     features: ClassVar[frozenset[Feature]] = frozenset()
     """What its queues have besides."""
+    short_plans: ClassVar[bool] = False
+    """Whether plans keep digests of long entries of lists: then `outcomes` and `likeness` get by with their ids."""
     acl_keys: ClassVar[tuple[str, ...]] = ()
     """Patterns of its keys, for the rights of those who look at them or operate them."""
     counts_orphans: ClassVar[bool] = False
@@ -99,6 +102,13 @@ class Adapter(ABC):
         self.settings = settings or self.settings_type()
         self.sight: Sight | None = None
         self.thresholds = Thresholds()
+
+    @cached_property
+    def finder(self) -> Finder:
+        """What finds the entries of plans again."""
+        from qdeck.adapters.finding import Finder
+
+        return Finder()
 
     @property
     def is_there(self) -> bool:
@@ -267,26 +277,15 @@ class Adapter(ABC):
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
         """The entries that were seen so, as they read now; None where one is gone, or is another by now."""
-        from qdeck.adapters import paging
-
         sources = {source.key: source for source in (yield from self.sources(queue, (State(state),)))}
-        by_key: dict[bytes, list[Raw]] = {}
-        for one in seen:
-            if (source := sources.get(one.key)) is not None:
-                raw = Raw(source=source, member=one.member, score=one.score, value=one.value, at=one.at)
-                by_key.setdefault(one.key, []).append(raw)
-        found: dict[Seen, Entry] = {}
-        for raws in by_key.values():
-            entries = yield from paging.fill(self, queue, raws, now, ALL)
-            found |= {entry.seen: entry for entry in entries if (entry.queue, entry.state) == (queue, state)}
-        return [found.get(one) for one in seen]
+        return (yield from self.finder.recall(self, sources, queue, state, seen, now))
 
     def prepare(self, verb: str, now: int) -> Program[Any]:
         """Read once what many changes of one verb need; they get it as `prepared`."""
         yield from ()  # no reading: a program all the same
         return None
 
-    def likeness(self, seen: Seen) -> bytes:
+    def likeness(self, job_id: str, seen: Seen) -> bytes:
         """What an entry and the same one, dead again, have in common; only asked where entries may be equal."""
         return seen.member
 

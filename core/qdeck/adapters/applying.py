@@ -7,7 +7,7 @@ again is applied once, and answers the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -155,8 +155,9 @@ class CellApplier(Applier):
         self._places = changes.Places()
 
     def size(self, part: PlanSlice, most: int) -> int:
-        """Return how many entries are changed in one round trip."""
-        return min(most, changes.CHUNK)
+        """Return how many entries are changed in one round trip: few of them where they are large."""
+        sums = accumulate(entry.bytes for entry in part.entries[: min(most, changes.CHUNK)])
+        return max(1, sum(size <= changes.CHUNK_BYTES for size in sums))
 
     def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[SliceResult | QdeckError]]:
         """Apply a slice: read its entries again, then build and make a change for each."""

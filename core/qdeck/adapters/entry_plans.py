@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -30,6 +30,8 @@ Edges = dict[bytes, tuple[float, bytes]]
 
 class Planned(Listed, Protocol):
     """What is needed of an adapter to plan for its entries."""
+
+    short_plans: ClassVar[bool]
 
     def page(
         self,
@@ -142,7 +144,7 @@ def weigh(
 ) -> Program[Weighed]:
     """The change for each entry, or why there is none."""
     weighed = Weighed(
-        ids=[shown(entry.id) for entry in entries], versions=[str(entry.seen) for entry in entries],
+        ids=[shown(entry.id) for entry in entries], versions=[_version(adapter, entry) for entry in entries],
         bytes=[len(entry.body or entry.seen.member) for entry in entries],
     )  # fmt: skip
     effects: list[str] = []
@@ -165,6 +167,10 @@ def weigh(
             cautions |= {change.caution: None} if change.caution else {}
     weighed.effects, weighed.skipped, weighed.cautions = effects, skipped, tuple(cautions)
     return weighed
+
+
+def _version(adapter: Planned, entry: Entry) -> str:
+    return str(entry.seen.shortened(member=adapter.short_plans and entry.seen.at is not None))
 
 
 def build_changes(

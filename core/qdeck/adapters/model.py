@@ -24,6 +24,8 @@ NO_QUEUE: Final = ""  # in place of a queue: what is of no queue in particular, 
 MOST_STUCK: Final = 20_000  # entries of one list that are looked at for stuck ones
 MOST_RUNS_S: Final = 7_200  # how long a job may run that has no lease, until it counts as stuck
 KEEP_NAMES: Final = 1000  # of one group
+_SHORT: Final = 64  # bytes of what a plan keeps whole
+_HIDDEN: Final = "~"  # before a digest
 
 
 class Kind(StrEnum):
@@ -103,7 +105,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """An entry as it was read, to the byte: what an act compares before it changes anything.
 
-    `at` is the index in a list at which it was, below 0 from the right end: where it is looked for first.
+    `at` is the index in a list at which it was, below 0 from the right end: where it is looked for first. A plan keeps
+    digests of what is long: then `hides_member` or `hides_value` is set, until it is read again.
     """
 
     key: bytes
@@ -111,27 +114,49 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     score: bytes | None = None
     value: bytes | None = None
     at: int | None = None
+    hides_member: bool = False
+    hides_value: bool = False
 
     def __str__(self) -> str:
         parts = [self.key, self.member, self.score, self.value]
         parts += [] if self.at is None else [b"%d" % self.at]
-        return ".".join("-" if part is None else base64.urlsafe_b64encode(part).decode() for part in parts)
+        texts = ["-" if part is None else base64.urlsafe_b64encode(part).decode() for part in parts]
+        texts[1] = _HIDDEN * self.hides_member + texts[1]
+        texts[3] = _HIDDEN * self.hides_value + texts[3]
+        return ".".join(texts)
 
     @property
     def mark(self) -> str:
-        """What stays the same while an entry is as it was: not its place in a list."""
-        return str(msgspec.structs.replace(self, at=None))
+        """What stays the same while an entry is as it was, long or not: not its place in a list."""
+        return str(msgspec.structs.replace(self.shortened(), at=None))
+
+    def shortened(self, *, member: bool = True) -> Seen:
+        """Return what a plan keeps: digests of a value, and of a member, that are long."""
+        hides_member = member and not self.hides_member and len(self.member) > _SHORT
+        hides_value = self.value is not None and not self.hides_value and len(self.value) > _SHORT
+        return msgspec.structs.replace(
+            self,
+            member=digest_of(self.member) if hides_member else self.member,
+            value=digest_of(self.value) if hides_value and self.value is not None else self.value,
+            hides_member=self.hides_member or hides_member,
+            hides_value=self.hides_value or hides_value,
+        )
 
     @classmethod
     def parse(cls, text: str) -> Seen:
         """Reads what `str` wrote: so an entry goes into a plan and comes back the same."""
         try:
-            parts = [None if part == "-" else base64.urlsafe_b64decode(part) for part in text.split(".")]
+            texts = text.split(".")
+            parts = [None if part == "-" else base64.urlsafe_b64decode(part.lstrip(_HIDDEN)) for part in texts]
             key, member, score, value, at = parts if len(parts) > 4 else (*parts, None)
             place = None if at is None else int(at)
         except ValueError as error:
             raise InvalidOption(f"{text!r} is nothing that was seen", hint="pass what a plan holds") from error
-        return cls(key=key or b"", member=member or b"", score=score, value=value, at=place)
+        hidden = [part.startswith(_HIDDEN) for part in texts]
+        return cls(
+            key=key or b"", member=member or b"", score=score, value=value, at=place,
+            hides_member=hidden[1], hides_value=hidden[3],
+        )  # fmt: skip
 
 
 class Raw(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,8 +246,12 @@ class Outcome(StrEnum):
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter that was retried: what it was, and no earlier than when. A `twin` is not the only one like it."""
+    """A dead letter that was retried: its id, what it was, and no earlier than when.
 
+    A `twin` is not the only one like it.
+    """
+
+    id: str
     seen: Seen
     since_ms: int
     twin: bool = False
@@ -260,6 +289,11 @@ class Sight:
 def age_s(now: int, since_ms: int | None) -> float | None:
     """How long ago something was, never negative; None when that is not known."""
     return None if since_ms is None else max(0, now - since_ms) / 1000
+
+
+def digest_of(raw: bytes) -> bytes:
+    """What stands for long bytes in a plan."""
+    return hashlib.sha256(raw).digest()[:16]
 
 
 def short(raw: bytes) -> str:

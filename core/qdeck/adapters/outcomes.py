@@ -46,15 +46,15 @@ class KeptOutcomes:
 def of_planned(adapter: Adapter, planned: Planned) -> Program[list[Outcome | None]]:
     """Return the outcome of each entry; None for one that was not changed, or was restored since."""
     done = yield from done_places(adapter.name, planned.batch, planned.places)
-    seen = [Seen.parse(entry.version) for entry, kept in zip(planned.entries, done, strict=True) if kept is not None]
-    if not seen:
+    changed = [entry for entry, kept in zip(planned.entries, done, strict=True) if kept is not None]
+    if not changed:
         return [None] * len(done)
     tried = [
         Retried(
-            seen=one, since_ms=planned.since_ms,
-            twin=bool(planned.repeated) and hash(adapter.likeness(one)) in planned.repeated,
+            id=entry.id, seen=(seen := Seen.parse(entry.version)), since_ms=planned.since_ms,
+            twin=bool(planned.repeated) and hash(adapter.likeness(entry.id, seen)) in planned.repeated,
         )
-        for one in seen
+        for entry in changed
     ]  # fmt: skip
     found = iter((yield from adapter.outcomes(tried, (yield from reads.clock()))))
     return [None if kept is None else next(found) for kept in done]

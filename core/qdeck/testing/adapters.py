@@ -14,7 +14,7 @@ from qdeck.adapters import changes, discovery
 from qdeck.adapters.entry_plans import build_changes
 from qdeck.adapters.model import NO_QUEUE, Outcome, Retried, Skipped
 from qdeck.adapters.paging import every
-from qdeck.adapters.plans import Context, Search
+from qdeck.adapters.plans import Context, Search, shown
 from qdeck.admin import Act, Entry, Limits, Seen, State, Writer, make_adapter, parse
 
 if TYPE_CHECKING:
@@ -178,6 +178,17 @@ class Conformance:
             assert cursor is None
             assert shown == whole
 
+    def test_what_a_plan_keeps_is_found_again(self, deck: Writer) -> None:
+        adapter = self.look(deck)
+        for entry in self.entries(deck, adapter):
+            seen = entry.seen
+            kept = Seen.parse(str(seen.shortened(member=adapter.short_plans and seen.at is not None)))
+            assert (kept.mark, kept.at) == (seen.mark, seen.at)
+            [found] = deck.run(adapter.recall(entry.queue, entry.state, [kept], _now(deck)))
+            assert found is not None, entry.key
+            assert found.seen == seen
+            assert found.id == entry.id
+
     def test_a_filter_keeps_what_matches(self, deck: Writer) -> None:
         adapter = self.look(deck)
         for entry in self.entries(deck, adapter):
@@ -235,7 +246,7 @@ class Conformance:
             change = self.built(deck, adapter, Act.RETRY, entry)
             if change is None:
                 continue
-            one = Retried(seen=entry.seen, since_ms=now)
+            one = Retried(id=shown(entry.id), seen=entry.seen.shortened(member=adapter.short_plans), since_ms=now)
             [done] = deck.write(changes.apply(self.adapter, f"r{number}", [change]))
             if not done.done:
                 continue

@@ -22,7 +22,6 @@ from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.ifdb import changes
 from qdeck.adapters.ifdb.changes import DATA, QUEUE, RETRIES, read_task
 from qdeck.adapters.model import (
-    ALL,
     MOST_RUNS_S,
     Act,
     Capability,
@@ -153,12 +152,12 @@ class Ifdb(Adapter):
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
         """The tasks that were seen so; those in line are read with their place."""
-        found: dict[Seen, Entry] = {}
+        found: dict[Seen, Entry | None] = {}
         for source in (_LINE, _TASKS):
             some = [one for one in seen if (one.score is not None) == (source is _LINE)]
-            raws = [Raw(source=source, member=one.member, score=one.score, value=one.value) for one in some]
-            entries = yield from paging.fill(self, queue, raws, now, ALL)
-            found |= {entry.seen: entry for entry in entries if entry.state == state}
+            known = dict.fromkeys([one.key for one in some], source)
+            again = yield from self.finder.recall(self, known, queue, state, some, now)
+            found |= dict(zip(some, again, strict=True))
         return [found.get(one) for one in seen]
 
     def prepare(self, verb: str, now: int) -> Program[set[str]]:

@@ -37,6 +37,7 @@ from qdeck.adapters.model import (
     age_s,
     short,
 )
+from qdeck.adapters.plans import shown
 from qdeck.adapters.times import read_ms
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Lists(Adapter):
         "*:advance*", "*:professional*", "*:enterprise*",
     )  # fmt: skip
     repeats: ClassVar[bool] = True
+    short_plans: ClassVar[bool] = True
     settings_type: ClassVar[type[AdapterSettings]] = ListSettings
     outcome_evidence: ClassVar[str] = (
         "an entry that left its list and is no dead letter again ended, or a reader has it: a list tells no outcome"
@@ -174,17 +176,16 @@ class Lists(Adapter):
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
         """The entries as they were seen: the step itself looks whether the list still has them."""
-        yield from ()  # no reading: a program all the same
         word = "dead" if state == State.DEAD else "ready"
-        found: list[Entry] = []
-        for one in seen:
-            source = Source(key=one.key, kind=Kind.LIST, state=State(state), native_state=word)
-            found.append(_entry(queue, Raw(source=source, member=one.member, at=one.at), now))
-        return [*self.named(found)]
+        sources = {one.key: Source(key=one.key, kind=Kind.LIST, state=State(state), native_state=word) for one in seen}
+        raws = yield from self.finder.raws(sources, seen)
+        found = self.named([_entry(queue, raw, now) for raw in raws if raw is not None])
+        there = iter(found)
+        return [None if raw is None else next(there) for raw in raws]
 
-    def likeness(self, seen: Seen) -> bytes:
+    def likeness(self, job_id: str, seen: Seen) -> bytes:
         """The id that it tells, or all of it: who buries an entry may have written a count into it."""
-        return seen.key + b"\n" + _likeness(seen.member)
+        return seen.key + b"\n" + job_id.encode()
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Whether they are at one of the ends of their list, or of its dead letters; between them they are not seen."""
@@ -194,7 +195,7 @@ class Lists(Adapter):
         ends = yield from _ends([*dead, *live.values()])
         found = []
         for one in tried:
-            likeness, key = _likeness(one.seen.member), one.seen.key
+            likeness, key = one.id, one.seen.key
             if not one.twin and likeness in ends[key]:
                 found.append(Outcome.DEAD)
             else:
@@ -228,21 +229,20 @@ def _measure(groups: Mapping[str, Group], now: int) -> Program[list[tuple[int, f
     return [(total, age_s(now, at)) for total, at in zip(totals, oldest, strict=True)]
 
 
-def _likeness(member: bytes) -> bytes:
-    named = _word(_json(member), _IDS)
-    return member if named is None else raw_of(named)
+def _id(member: bytes) -> str:
+    return shown(_word(_json(member), _IDS) or short(member))
 
 
-def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[bytes]]]:
+def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[str]]]:
     """What is at both ends of lists."""
     calls = [
         (b"LRANGE", key, first, last) for key in keys for first, last in ((0, NEAR_END - 1), (-NEAR_END, -1))
     ]  # fmt: skip
     replies = yield from reads.ask_all(calls)
-    found: dict[bytes, set[bytes]] = {key: set() for key in keys}
+    found: dict[bytes, set[str]] = {key: set() for key in keys}
     for call, reply in zip(calls, replies, strict=True):
         if not is_error(reply):
-            found[call[1]].update(map(_likeness, reply))
+            found[call[1]].update(map(_id, reply))
     return found
 
 
