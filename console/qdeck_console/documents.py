@@ -233,6 +233,7 @@ def worker(row: WorkerRow) -> dict[str, Any]:
     """One worker of `qdeck workers`."""
     return {
         "id": row.id,
+        "adapter": row.adapter,
         "alive": row.alive,
         "state": row.state,
         "requested": row.requested,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from qdeck.admin import Feature, JobRecord, Snapshot, WorkerRow
+from qdeck.admin import Feature, JobRecord, QueueRef, Snapshot, WorkerRow
 from qdeck_console.actions import WORKERS, ActionHandler
 from qdeck_console.format import counted
 from qdeck_console.presenters import workers as present
@@ -86,8 +86,8 @@ class ReadingWorkers(ReadingScreen[Workers]):
 
 
 async def _running(reader: AsyncReader, row: WorkerRow, snapshot: Snapshot) -> Running:
-    busy = {row.name: row.ref for row in snapshot.queues if row.running and row.has(Feature.LEASES)}
-    queues = [busy[queue] for queue in row.queues if queue in busy]
+    busy = {queue.ref for queue in snapshot.queues if queue.running}
+    queues = [ref for ref in (QueueRef(row.adapter, name) for name in row.queues) if ref in busy]
     found: list[JobRecord] = []
     partial = len(queues) > MOST_QUEUES
     for queue in queues[:MOST_QUEUES]:
@@ -106,6 +106,8 @@ def _why_not_order(screen: ReadingWorkers) -> str:
     row, why = screen.worker, screen.console.operator.why_not_write()
     if why or row is None:
         return why or "no worker under the cursor"
+    if not row.has(Feature.WORKER_REQUESTS):
+        return f"workers of {row.adapter} take no requests from here"
     return "" if row.alive else "it is gone"
 
 

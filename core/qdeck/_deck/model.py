@@ -292,6 +292,7 @@ class WorkerRow:
     """One worker as it last described itself; `requested` is what an operator wants it to do."""
 
     id: str
+    adapter: str = NATIVE
     alive: bool
     state: str | None = None
     requested: str | None = None
@@ -311,6 +312,10 @@ class WorkerRow:
 
     def __post_init__(self) -> None:
         _mask_fields(self, ("state", "requested", "host", "version"))
+
+    def has(self, feature: Feature) -> bool:
+        """Whether its system has something."""
+        return has_feature(self.adapter, feature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

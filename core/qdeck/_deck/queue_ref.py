@@ -32,6 +32,8 @@ class Feature(StrEnum):
     """Its running jobs have leases of workers that report."""
     ATTEMPTS = "attempts"
     """Its jobs count their attempts, and a retry gives all of them anew."""
+    WORKER_REQUESTS = "worker_requests"
+    """Its workers can be asked to take nothing new, or to stop."""
     NAMES = "names"
     """Its name follows the naming rules."""
     STATES = "states"

@@ -44,7 +44,7 @@ from qdeck.adapters.model import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import JobDetail, Page, QueueRef, QueueRow
+    from qdeck._deck.model import JobDetail, Page, QueueRef, QueueRow, WorkerRow
     from qdeck._deck.queue_ref import Feature
     from qdeck._deck.words import Unreadable
     from qdeck._filter import Filter
@@ -175,6 +175,11 @@ class Adapter(ABC):
         self, rows: Sequence[QueueRow], notices: list[str]
     ) -> Program[list[tuple[Unreadable, QueueRef | None]]]:
         """What is stored in these queues and cannot be read, besides what their rows tell."""
+        yield from ()  # no reading: a program all the same
+        return []
+
+    def workers(self, now: int) -> Program[list[WorkerRow]]:
+        """The workers that describe themselves, for the queues of this adapter."""
         yield from ()  # no reading: a program all the same
         return []
 

@@ -21,7 +21,7 @@ from qdeck.adapters.together import all_of, apart
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.model import Found, QueueRow, Snapshot
+    from qdeck._deck.model import Found, QueueRow, Snapshot, WorkerRow
     from qdeck._deck.native import Memory
     from qdeck._redis.commands import Program
     from qdeck._settings import AdapterSettings
@@ -188,6 +188,17 @@ class Adapters:
             if adapter.is_there:
                 found += yield from adapter.find(job_id, unread)
         return found
+
+    def workers(self) -> Program[list[WorkerRow]]:
+        """The workers of all adapters, the live ones first, then by host and id."""
+        now = yield from reads.clock()
+        if self.foreign and self._refs is None:
+            yield from discovery.look(self.foreign, self._recall())
+        there = [adapter for adapter in self.shown if adapter is self.native or adapter.is_there]
+        found: list[WorkerRow] = []
+        for rows in (yield from all_of([adapter.workers(now) for adapter in there])):
+            found += rows
+        return sorted(found, key=lambda row: (not row.alive, row.host or "", row.id))
 
     def write_health(self, now: int) -> Program[dict[str, str]]:
         """Write what the other systems' own health checks would, where none runs; return by key what came of it."""

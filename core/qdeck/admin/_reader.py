@@ -175,9 +175,7 @@ class Reads(Plans):
     @reads
     def workers(self) -> Program[list[WorkerRow]]:
         """Return all workers, the live ones first."""
-        from qdeck._deck import workers
-
-        return workers.list_workers()
+        return self.adapters.workers()
 
     @reads
     def queue_details(self, queue: str) -> Program[CloseUp]:

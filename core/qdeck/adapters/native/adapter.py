@@ -17,7 +17,7 @@ from qdeck.adapters.native import VERBS, newest_first
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.model import Found, JobDetail, Page, QueueRow, Snapshot
+    from qdeck._deck.model import Found, JobDetail, Page, QueueRow, Snapshot, WorkerRow
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._settings import AdapterSettings
@@ -70,6 +70,12 @@ class Native(Adapter):
         """The queues with their numbers."""
         seen = yield from self.look()
         return Look(rows=seen.queues, notices=seen.notices)
+
+    def workers(self, now: int) -> Program[list[WorkerRow]]:
+        """The workers, as each last described itself."""
+        from qdeck._deck import workers
+
+        return workers.list_workers(now)
 
     def names(self, only: Collection[str] | None, unread: list[tuple[QueueRef, str]]) -> Program[list[str]]:
         """The queues that can be read, of all or of some; the others are added to `unread`."""

@@ -19,7 +19,7 @@ from qdeck.adapters.rq.keys import NAME, QUEUES, job_key, sources_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import JobDetail
+    from qdeck._deck.model import JobDetail, WorkerRow
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Entry, Look, Raw, Retried, Source, Want
@@ -74,6 +74,12 @@ class Rq(Adapter):
         from qdeck.adapters.rq import jobs
 
         return (yield from jobs.fill(queue, raws, now, want)) if raws else []
+
+    def workers(self, now: int) -> Program[list[WorkerRow]]:
+        """The workers, as each last described itself."""
+        from qdeck.adapters.rq import workers
+
+        return (yield from workers.read(self.name, now))
 
     def job(self, queue: str, wanted: str) -> Program[JobDetail]:
         """All about one job, with its results and the traceback of the last failure."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "rq"
 QUEUES: Final = b"rq:queues"
+WORKERS: Final = b"rq:workers"
 SUSPENDED: Final = b"rq:suspended"
 QUEUE: Final = b"rq:queue:"
 HANDOVER: Final = "handover"

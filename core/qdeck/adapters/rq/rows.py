@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import QueueRow
 from qdeck._deck.words import Unreadable
+from qdeck._deck.workers import by_queue
 from qdeck._redis.commands import ask, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Look, age_s
-from qdeck.adapters.rq import jobs
+from qdeck.adapters.rq import jobs, workers
 from qdeck.adapters.rq.keys import (
     QUEUE,
     QUEUES,
@@ -49,10 +51,14 @@ def read(adapter: str, now: int) -> Program[Look]:
         for at, name in enumerate(names)
     }
     lost = yield from _count_lost([name for name, said in found.items() if _number(said["handover"])], now)
+    takers = by_queue((yield from workers.read(adapter, now)))
     oldest = yield from _read_oldest({name: said["first"] for name, said in found.items()})
     paused = not is_error(suspended) and bool(suspended)
     rows = [
-        _row(adapter, name, said, lost.get(name, 0), oldest[name], now, paused=paused) for name, said in found.items()
+        replace(
+            _row(adapter, name, said, lost.get(name, 0), oldest[name], now), paused=paused, workers=takers.get(name, 0)
+        )
+        for name, said in found.items()
     ]
     return Look(rows=tuple(rows), notices=tuple(notices))
 
@@ -84,9 +90,7 @@ def _commands(name: str, now: int) -> list[Command]:
     ]  # fmt: skip
 
 
-def _row(
-    adapter: str, name: str, said: Mapping[str, Any], lost: int, oldest: int | None, now: int, *, paused: bool
-) -> QueueRow:
+def _row(adapter: str, name: str, said: Mapping[str, Any], lost: int, oldest: int | None, now: int) -> QueueRow:
     problem = next((Unreadable.of(reply) for reply in said.values() if is_error(reply)), None)
     number = {key: _number(reply) for key, reply in said.items() if key != "first"}
     running, silent, late = number[STARTED], number["silent"], number["late"]
@@ -95,7 +99,7 @@ def _row(
         running=None if running is None else running + (number["handover"] or 0), done=number["finished"],
         dead=number["failed"], cancelled=number["canceled"], overdue=number["overdue"],
         stuck=None if silent is None or late is None else silent + late + lost,
-        oldest_s=age_s(now, oldest), paused=paused, problem=problem,
+        oldest_s=age_s(now, oldest), problem=problem,
     )  # fmt: skip
 
 

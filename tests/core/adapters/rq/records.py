@@ -63,6 +63,16 @@ def put(raw: redis.Redis, queue: str, job: str, state: str, *, ago_s: float = 5,
         raw.xadd(f"rq:results:{job}", {"type": "2", "exc_string": packed, "worker_name": "w1"})
 
 
+def work(raw: redis.Redis, worker: str, *queues: str, **more: str) -> None:
+    """Register a worker, with the hash that is there while it lives."""
+    said: dict[Any, Any] = {
+        "state": "idle", "birth": stamp(100), "last_heartbeat": stamp(3), "queues": ",".join(queues), "pid": "77",
+        "hostname": "host-1", "version": "2.12.0", "successful_job_count": "12", "failed_job_count": "3", **more,
+    }  # fmt: skip
+    raw.sadd("rq:workers", f"rq:worker:{worker}")
+    raw.hset(f"rq:worker:{worker}", mapping=said)
+
+
 def fill(raw: redis.Redis) -> None:
     """Write a job of every state, stuck and broken ones too."""
     for state in ("queued", "handover", *REGISTRIES):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core.adapters.rq.records import TRACEBACK, fill, put
-from qdeck.admin import Reader, Writer
+from core.adapters.rq.records import TRACEBACK, fill, put, stamp, work
+from qdeck.admin import Code, Reader, Writer
 from qdeck.testing.adapters import contents
 
 if TYPE_CHECKING:
@@ -93,3 +93,26 @@ def test_a_job_that_rq_requeues_at_the_same_time_is_left_alone(url: str, raw: re
         result = writer.apply(plan)
     assert (result.applied, result.skipped_count) == (0, 1)
     assert raw.llen("rq:queue:mail") == 0
+
+
+def test_workers_are_listed_and_those_that_are_gone(url: str, raw: redis.Redis) -> None:
+    work(raw, "busy", "mail", "web", state="busy", current_job="one")
+    work(raw, "quit", "mail", death=stamp(1))
+    raw.sadd("rq:workers", "rq:worker:killed", "what is this")
+    raw.sadd("rq:queues", "rq:queue:mail")
+    with Reader(url) as reader:
+        rows = {row.id: row for row in reader.workers()}
+    assert [rows[name].alive for name in ("busy", "quit", "killed")] == [True, False, False]
+    busy = rows["busy"]
+    assert (busy.adapter, busy.running, busy.done, busy.failed, list(busy.queues)) == ("rq", 1, 12, 3, ["mail", "web"])
+    assert busy.heartbeat_s is not None
+    assert busy.heartbeat_s >= 3
+
+
+def test_a_queue_that_no_worker_serves_is_found(url: str, raw: redis.Redis) -> None:
+    put(raw, "mail", "one", "queued")
+    put(raw, "web", "two", "queued")
+    work(raw, "w1", "web")
+    with Reader(url) as reader:
+        findings = reader.snapshot().findings
+    assert [(one.code, one.queue and one.queue.name) for one in findings] == [(Code.NO_WORKER, "mail")]
