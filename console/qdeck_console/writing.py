@@ -56,7 +56,7 @@ class Writing:
             self._session.run_worker(self._ask_reason(), group="live", exit_on_error=False)
 
     async def _ask_reason(self) -> None:
-        from qdeck_console.screens.live import LiveScreen
+        from qdeck_console.screens.prompt import live_question
 
         now = time.time_ns() // 1_000_000
         try:
@@ -68,12 +68,12 @@ class Writing:
             if row.verb in ("live", "read-only") and row.detail == self._session.context.title:
                 others[row.who, row.host] = row  # the last word of each
         live = [row for row in others.values() if row.verb == "live"]
-        reason = await self._session.push_screen_wait(LiveScreen(self._session, live))
-        if not reason:
+        given = await self._session.push_screen_wait(live_question(self._session, live))
+        if given is None:
             self._session.say("nothing was done", "muted", "")
             return
         await self._session.become(read_only=False, until=time.monotonic() + LIVE_S)
-        self.tell(reason)
+        self.tell(given[1])
         self._session.say(f"live until {clock(now + LIVE_S * 1000)}", "ok", "✓")
 
     def tell(self, reason: str, *, ends: bool = False) -> None:

@@ -12,9 +12,8 @@ import qdeck_console
 from qdeck.admin import load_configuration
 from qdeck_console.actions import TABS
 from qdeck_console.contexts import Contexts
-from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.editor import EditorScreen
-from qdeck_console.screens.live import LiveScreen
+from qdeck_console.screens.prompt import confirmation, live_question
 from qdeck_console.text import plain_signs
 from qdeck_console.textual_compat import strips_of
 from support.driving import app_of, console, until
@@ -125,12 +124,12 @@ async def test_dialogs_of_production_are_ascii_in_the_console_of_linux(
     monkeypatch.setenv("TERM", "linux")
     async with console(url) as pilot:
         app = app_of(pilot)
-        app.ask(LiveScreen(app), lambda _answer: None)
+        app.ask(live_question(app), lambda _answer: None)
         await look(pilot, "live")
         await pilot.press("escape")
         plan = (("entries", "muted"), (" · ", "ghost"), ("3 ▸ 4 → …", "text"))
         app.ask(
-            ConfirmScreen(app, "Purge", [plan], "Apply 3", name="prod-eu", note="live since 12:01"), lambda _yes: None
+            confirmation(app, "Purge", [plan], "Apply 3", name="prod-eu", note="live since 12:01"), lambda _yes: None
         )
         await pilot.press("p")
         await look(pilot, "confirm with a name")

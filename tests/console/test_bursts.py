@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from textual import events
 
-from qdeck_console.screens.form import Field, FormScreen
-from qdeck_console.screens.live import LiveScreen
 from qdeck_console.screens.palette import PaletteScreen
+from qdeck_console.screens.prompt import Field, Prompt, live_question
 from qdeck_console.widgets.entry import Entry
 from support.driving import app_of, bury, console, row, text, until
 
@@ -60,15 +59,15 @@ async def test_what_is_typed_after_a_slash_is_a_filter(url: str) -> None:
 async def test_what_is_typed_after_tab_goes_to_the_next_field(url: str) -> None:
     async with console(url, "") as pilot:
         app = app_of(pilot)
-        for dialog, first, second in (
-            (FormScreen(app, "Move", [Field(label="to"), Field(label="why")]), "#field0", "#field1"),
-            (LiveScreen(app), "#name", "#reason"),
+        for dialog in (
+            Prompt(app, "Move", fields=[Field(label="to"), Field(label="why")]),
+            live_question(app),
         ):
             await app.push_screen(dialog)
             await until(pilot, lambda: app.focused is not None)
             for key in ("a", "tab", "b"):
                 app.post_message(events.Key(key, None if key == "tab" else key))
-            await until(pilot, lambda box=second: app.screen.query_one(box, Entry).value == "b")  # type: ignore[misc]  # of this round
-            assert app.screen.query_one(first, Entry).value == "a"
+            await until(pilot, lambda: app.screen.query_one("#field1", Entry).value == "b")
+            assert app.screen.query_one("#field0", Entry).value == "a"
             await pilot.press("escape")
             await until(pilot, lambda known=dialog: app.screen is not known)  # type: ignore[misc]  # of this round

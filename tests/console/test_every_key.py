@@ -28,10 +28,9 @@ from qdeck_console.actions import (
 )  # fmt: skip
 from qdeck_console.leaving import Left
 from qdeck_console.screens.activity import BatchScreen
-from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.detail import QueueScreen
-from qdeck_console.screens.form import FormScreen
 from qdeck_console.screens.job import JobScreen
+from qdeck_console.screens.prompt import Prompt
 from qdeck_console.screens.purgeentries import EntriesScreen
 from qdeck_console.screens.redrive import RedriveScreen
 from qdeck_console.screens.temporary import TaskQueuesScreen, TemporaryQueuesScreen
@@ -80,9 +79,9 @@ async def queues(walk: Walk) -> None:
 async def whole_queue(walk: Walk) -> None:
     """What is done to all of a queue is asked for first, and escape does nothing."""
     walk.view.cursor = f"native/{QUEUE}" if walk.view.cursor else ""
-    await walk.key("r", partial(walk.shows, ConfirmScreen))
+    await walk.key("r", partial(walk.shows, Prompt))
     await walk.back_here()
-    await walk.key("m", partial(walk.shows, FormScreen))
+    await walk.key("m", partial(walk.shows, Prompt))
     await walk.back_here()
     assert walk.state_of(walk.scene.dead[0]) == State.DEAD
 

@@ -10,11 +10,11 @@ from characterisation.seed import fill
 from characterisation.seed_native import MAIL
 from qdeck.admin import ADAPTERS, QueueRef, Writer
 from qdeck_console.judging import Entry
-from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
+from qdeck_console.screens.prompt import Prompt
 from qdeck_console.widgets.lines import LineList
 from support.driving import app_of, console, text, until
 from support.screens import command
@@ -83,7 +83,7 @@ async def test_groups_of_dead_letters_are_of_one_queue_each_and_only_they_are_re
         view.cursor = next(item.key for item in view.listing.items if item.row.ref == LIST and item.row.count == 2)
         await until(pilot, lambda: screen(pilot).group is not None and screen(pilot).group.ref == LIST)
         await pilot.press("r")
-        await until(pilot, lambda: isinstance(screen(pilot), ConfirmScreen))
+        await until(pilot, lambda: isinstance(screen(pilot), Prompt))
         assert "lists/shop ▸ mail" in text(app_of(pilot))
         await pilot.press("tab", "enter")
         await until(pilot, "2 retried")

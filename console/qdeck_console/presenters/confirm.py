@@ -12,7 +12,7 @@ from qdeck_console.text import cut_end, safe_text, wrap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck.admin import Plan, Skip
+    from qdeck.admin import Activity, Plan, Skip
     from qdeck_console.format import Line, Piece
 
 _WORDS: dict[Verb, str] = {
@@ -29,6 +29,7 @@ _WORDS: dict[Verb, str] = {
 }
 _GOES_AWAY = (Verb.DISCARD, Verb.PURGE)
 CANCEL = "Cancel"
+_WORDS_OF_LIVE = 46
 
 
 def safe_answer(act: str) -> str:
@@ -61,6 +62,26 @@ def to_go(typed: str, wanted: str) -> Piece:
         return "that is not its name", "warn"
     left = len(wanted) - len(typed)
     return (f"{fmt.counted(left, 'letter')} to go", "muted") if typed else ("", "muted")
+
+
+def live_lines(others: Sequence[Activity]) -> list[Line]:
+    """What it means to write in production, and who else may."""
+    rows = [
+        ("for", "30 min", "then it is read-only again, by itself"),
+        ("asks", "", "many, and what has no undo, want the name"),
+        ("told", "", "name and reason go into the log (9 Activity)"),
+    ]
+    if others:
+        last = others[-1]
+        words = f"{last.who}@{last.host} since {fmt.clock(last.at_ms)}: {last.reason}"
+        rows.append(("also", f"{len(others):,} live", words))
+    return [
+        (
+            *fmt.fit([(label, "muted")], 12), *fmt.fit([(number, "strong bold")], 8), ("   ", "text"),
+            (cut_end(safe_text(words, limit=300), _WORDS_OF_LIVE), "text"),
+        )
+        for label, number, words in rows
+    ]  # fmt: skip
 
 
 def title(plan: Plan) -> str:

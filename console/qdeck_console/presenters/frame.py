@@ -47,7 +47,12 @@ class Context:
     @property
     def is_production(self) -> bool:
         """Whether a mistake here is a real one."""
-        return self.environment in {"prod", "production"}
+        return is_production(self.environment)
+
+
+def is_production(environment: str) -> bool:
+    """Return whether a mistake there is a real one."""
+    return environment in {"prod", "production"}
 
 
 def seen_environment(snapshot: Snapshot | None, given: str) -> str:
@@ -64,7 +69,7 @@ def bar(
     On a `low` screen it has the verdict too, in the place of the server.
     """
     environment = seen_environment(picture.snapshot, context.environment)
-    production = environment in {"prod", "production"}
+    production = is_production(environment)
     look = hue(context, production=production)
     left: list[Piece] = [(" qdeck  " if cells >= 80 else " ", f"{look.text} bold")]
     word = "PRODUCTION" if production else environment.upper()

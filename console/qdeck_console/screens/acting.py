@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from qdeck import QdeckError
 from qdeck_console.format import counted
-from qdeck_console.presenters.frame import seen_environment
+from qdeck_console.presenters.frame import is_production, seen_environment
 from qdeck_console.presenters.parts import naming_of
 
 if TYPE_CHECKING:
@@ -144,22 +144,22 @@ class Operator:
         sentence and the answer, where the plan is not all of it.
         """
         from qdeck_console.presenters.confirm import button, plan_lines, title
-        from qdeck_console.screens.confirm import ConfirmScreen, word_is_production
         from qdeck_console.screens.dialog import inside
+        from qdeck_console.screens.prompt import confirmation
 
         console = self._console
         snapshot = console.shown.snapshot
         environment = seen_environment(snapshot, console.context.environment)
-        name = console.context.title if word_is_production(environment) else ""
+        name = console.context.title if is_production(environment) else ""
         hide = naming_of(snapshot)
         lines = lines or plan_lines(plan, left_out, inside(console.size.width), hide=hide)
         asked, answer_words = words or (title(plan), button(plan))
-        dialog = ConfirmScreen(console, asked, lines, answer_words, name=name, note=console.context.told)
+        dialog = confirmation(console, asked, lines, answer_words, name=name, note=console.context.told)
         answer = await self.answer_to(dialog)
-        if answer and console.is_over:
+        if answer is not None and console.is_over:
             console.say("the 30 minutes are over", "warn", "▲")
             return False
-        return bool(answer)
+        return answer is not None
 
     async def answer_to(self, dialog: Screen[Answer]) -> Answer | None:
         """Shows a dialog and waits for its answer: until then nothing goes on, and the footer says so."""

@@ -9,11 +9,12 @@ from textual.screen import ModalScreen
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from textual.app import ComposeResult
     from textual.widget import Widget
 
+    from qdeck_console.format import Line, Piece
     from qdeck_console.session import Session
 
 T = TypeVar("T")
@@ -22,6 +23,19 @@ T = TypeVar("T")
 def inside(cells: int) -> int:
     """The cells of a dialog's lines on a screen of this width."""
     return min(69, cells - 7)
+
+
+def always(*lines: Line) -> Callable[[int, int], Sequence[Line]]:
+    """Return lines that are the same in every size."""
+    return lambda _w, _h: lines
+
+
+def key_hints(*hints: tuple[str, str]) -> Line:
+    """Return keys with what each does."""
+    pieces: list[Piece] = []
+    for number, (key, words) in enumerate(hints, 1):
+        pieces += [(key, "accent bold"), (f" {words}{'  ' if number < len(hints) else ''}", "muted")]
+    return tuple(pieces)
 
 
 class Dialog(ModalScreen[T], Generic[T]):

@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
-
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck import UnknownJob
 from qdeck.admin import Dropped, State
@@ -16,25 +13,19 @@ from qdeck_console.cli.output import dumps
 from qdeck_console.documents import detail, document, whole_letter
 from qdeck_console.format import counted
 from qdeck_console.newfile import check_new_file, new_file
-from qdeck_console.screens.dialog import Dialog
+from qdeck_console.screens.prompt import Field, Prompt
 from qdeck_console.steps import in_steps
 from qdeck_console.text import safe_text
-from qdeck_console.widgets.entry import Entry
-from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO
-
-    from textual.widget import Widget
-    from textual.widgets import Input
 
     from qdeck.admin import JobRecord
     from qdeck_console.console import Console
     from qdeck_console.format import Line
     from qdeck_console.operating import Wish
     from qdeck_console.screens.acting import Work
-    from qdeck_console.session import Session
 
 MOST_COPIED: Final = 100_000
 _AT_ONCE_S: Final = 0.008  # for which values are written before a key is answered
@@ -175,67 +166,14 @@ async def _write(console: Console, name: str, export: Export) -> None:
 
 
 def ask(console: Console, tab: str, export: Export) -> None:
-    """Asks where to write what a tab lists."""
-    offered = f"qdeck-{export.name or tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    """Ask where to write what a tab lists."""
+    field = Field(value=f"qdeck-{export.name or tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl", check=check_new_file)
+    about: Line = (("JSON, a line each, in ", "muted"), (safe_text(str(Path.cwd()), limit=200), "text"))
 
-    def answered(path: str | None) -> None:
-        if path is None:
+    def answered(given: tuple[str, ...] | None) -> None:
+        if given is None:
             console.say("nothing was written", "muted", "")
         else:
-            write(console, path, export)
+            write(console, given[0], export)
 
-    console.ask(PathScreen(console, offered, export.words), answered)
-
-
-class PathScreen(Dialog[str | None]):
-    """Asks for the name of a file."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel")]
-
-    def __init__(self, console: Session, offered: str, rows: str) -> None:
-        super().__init__(console)
-        self._offered, self._rows = offered, rows
-
-    def panel(self) -> Iterable[Widget]:
-        """What is written, and a field."""
-        with Vertical(id="dialog"):
-            yield Lines(id="asked", ground="panel")
-            yield Entry(self._offered, id="field0", classes="wide")
-            yield Lines(id="answers", ground="panel")
-
-    def on_mount(self) -> None:
-        """Offers a name."""
-        rows = self._rows
-        lines: list[Line] = [
-            ((f"Write {rows} to a file", "strong bold"),),
-            (),
-            (("JSON, a line each, in ", "muted"), (safe_text(str(Path.cwd()), limit=200), "text")),
-            (),
-        ]
-        asked = self.query_one("#asked", Lines)
-        asked.styles.height = len(lines)
-        asked.show(lambda _w, _h: lines, self.console_app.painter)
-        self.query_one("#answers", Lines).styles.height = 2
-        self._draw()
-        self.query_one("#field0", Entry).focus()
-
-    def _draw(self) -> None:
-        why = check_new_file(self.query_one("#field0", Entry).value)
-        go: Line = ((safe_text(why, limit=60), "warn"), ("  ", "text")) if why else (
-            ("enter", "accent bold"), (" write  ", "muted")
-        )  # fmt: skip
-        hint: Line = (*go, ("esc", "accent bold"), (" cancel", "muted"))
-        self.query_one("#answers", Lines).show(lambda _w, _h: ((), hint), self.console_app.painter)
-
-    def on_input_changed(self) -> None:
-        """Tell what is wrong with the name while it is typed."""
-        self._draw()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Gives the name."""
-        if not check_new_file(event.value):
-            _ = self.dismiss(event.value.strip())
-
-    def action_leave(self) -> None:
-        """Writes nothing."""
-        _ = self.dismiss(None)
+    console.ask(Prompt(console, f"Write {export.words} to a file", [about], [field], go="write"), answered)

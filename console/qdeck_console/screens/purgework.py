@@ -25,9 +25,8 @@ from qdeck_console.operating import outcome
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun, RuleRow
-from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.dialog import inside
-from qdeck_console.screens.form import Field, FormScreen
+from qdeck_console.screens.prompt import Field, Prompt, confirmation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -200,7 +199,7 @@ class PurgeWork:
         typed = value.replace(" min", "m").replace(" ", "").replace(",", "")
         field = Field(label=key, value=typed, hint=hint, check=check)
         answer = await self.console.push_screen_wait(
-            FormScreen(self.console, f"{present.name_of(rule)}, for this run", [field])
+            Prompt(self.console, f"{present.name_of(rule)}, for this run", fields=[field])
         )
         if answer is not None:
             self.limits = self.limits.changed(f"{key}={answer[0]}")
@@ -221,9 +220,8 @@ class PurgeWork:
             ((f"{table}.{key} ", "text"), ("= ", "muted"), (str(value), "warn bold"))
             for (table, key), value in changes.items()
         ]
-        if not await self.console.push_screen_wait(
-            ConfirmScreen(self.console, f"Save to {found.file.name}", about, "Save")
-        ):
+        question = confirmation(self.console, f"Save to {found.file.name}", about, "Save")
+        if await self.console.push_screen_wait(question) is None:
             self.console.say("nothing was saved", "muted", "")
             return
         try:
@@ -312,7 +310,7 @@ class PurgeWork:
         field = Field(
             label="to the file", value=f"{plan.id}.jsonl", hint="qdeck purge --apply FILE does it", check=check_new_file
         )
-        answer = await self.console.push_screen_wait(FormScreen(self.console, f"Save the plan {plan.id}", [field]))
+        answer = await self.console.push_screen_wait(Prompt(self.console, f"Save the plan {plan.id}", fields=[field]))
         if answer is None:
             self.console.say("nothing was written", "muted", "")
             return

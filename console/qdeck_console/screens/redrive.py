@@ -14,8 +14,8 @@ from qdeck_console.operating import make_plan, outcome
 from qdeck_console.pace import Pace
 from qdeck_console.presenters.parts import in_height
 from qdeck_console.presenters.redrive import MOST_SAMPLED, WATCHING, Drive, around, redrive_lines
-from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.frame import WIDE, FrameScreen
+from qdeck_console.screens.prompt import Field, Prompt
 from qdeck_console.widgets.items import page_of
 from qdeck_console.widgets.lines import LineList, Lines
 from qdeck_console.widgets.more import More
@@ -79,7 +79,7 @@ async def _redrive(console: Console, wish: Wish, after: Callable[[], None] | Non
         Field(label="rate", value=_RATE, hint="5/s, 300/m, 1000/h", check=_check_rate),
         Field(label="sample", value=str(sample), hint="this many first; the rest if they succeed", check=_check_sample),
     ]
-    answer = await operator.answer_to(FormScreen(console, f"Redrive {counted(plan.count, 'job')}", fields))
+    answer = await operator.answer_to(Prompt(console, f"Redrive {counted(plan.count, 'job')}", fields=fields))
     if answer is None or not await operator.ask(plan, left_out):
         console.say("nothing was done", "muted", "")
         return

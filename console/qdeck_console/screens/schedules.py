@@ -9,8 +9,8 @@ from qdeck.admin import MISSED, NATIVE, CronRule, QueueRef, ScheduleRow
 from qdeck_console.actions import SCHEDULES, ActionHandler
 from qdeck_console.presenters import schedules as present
 from qdeck_console.presenters.nothing import Nothing
-from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.lists import ListScreen, ListSpec
+from qdeck_console.screens.prompt import Field, Prompt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +124,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
 
         async def act() -> None:
             about: Sequence[Line] = ((("Turns from now on follow the new rule.", "muted"),),)
-            form = FormScreen(self.console, f"Edit the rule of {row.name}", fields, about=about)
+            form = Prompt(self.console, f"Edit the rule of {row.name}", about, fields)
             given = await self.console.push_screen_wait(form)
             if given is None or given == (row.cron, row.tz, row.policy):
                 self.console.say("nothing was changed", "muted", "")

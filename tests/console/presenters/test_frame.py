@@ -17,7 +17,7 @@ from qdeck_console.feed import Picture
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.confirm import buttons, to_go
 from qdeck_console.presenters.frame import Context, Offer, Tab
-from qdeck_console.screens.confirm import ConfirmScreen
+from qdeck_console.screens.prompt import confirmation
 from qdeck_console.terminal import fitting_theme
 from qdeck_console.textual_compat import strips_of
 from qdeck_console.theme import EIGHT_BIT, INK, PALETTES, SIXTEEN, Painter, Palette
@@ -185,7 +185,7 @@ async def test_the_answers_of_a_dialog_are_in_sight_however_long_its_plan_is(url
     async with console(url, size=size) as pilot:
         app = app_of(pilot)
         plan: list[Line] = [((f"number {at}", "text"),) for at in range(30)]
-        app.ask(ConfirmScreen(app, "Purge 30 entries", plan, "Apply 30", name="prod-eu"), lambda _yes: None)
+        app.ask(confirmation(app, "Purge 30 entries", plan, "Apply 30", name="prod-eu"), lambda _yes: None)
         shown = await until(pilot, "more lines in a higher window")
         for told in ("Purge 30 entries", "number 0", "number 29", "Type prod-eu", "Apply 30", "needs the name", "esc"):
             assert told in shown, told

@@ -16,8 +16,7 @@ from qdeck_console.presenters.parts import PLAIN, name_parts, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer
 from qdeck_console.screens.acting import Done, Work
-from qdeck_console.screens.confirm import ConfirmScreen
-from qdeck_console.screens.form import Field, FormScreen
+from qdeck_console.screens.prompt import Field, Prompt, confirmation
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.widgets.lines import Lines
 from support.screens import HOOKS, MAIL, console
@@ -98,8 +97,8 @@ async def test_the_age_goes_on_while_a_dialog_is_open(url: str) -> None:
         app = pilot.app
         assert isinstance(app, ConsoleApp)
         for dialog in (
-            ConfirmScreen(app, "Purge 2 jobs", [()], "Purge 2"),
-            FormScreen(app, "Move", [Field(label="to")]),
+            confirmation(app, "Purge 2 jobs", [()], "Purge 2"),
+            Prompt(app, "Move", fields=[Field(label="to")]),
         ):
             await app.push_screen(dialog)
             await until(pilot, "cancel")
@@ -115,7 +114,7 @@ async def test_a_plan_that_is_wider_than_its_dialog_is_cut_with_a_sign(url: str)
         app = pilot.app
         assert isinstance(app, ConsoleApp)
         await pilot.resize_terminal(62, 24)
-        await app.push_screen(ConfirmScreen(app, "Purge 2 jobs", [(("entries " + "x" * 61, "text"),)], "Purge 2"))
+        await app.push_screen(confirmation(app, "Purge 2 jobs", [(("entries " + "x" * 61, "text"),)], "Purge 2"))
         shown = await until(pilot, "Purge 2 jobs")
         assert "x…" in shown
 
