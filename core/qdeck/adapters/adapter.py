@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.applying import Applier
     from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.finding import Finder
+    from qdeck.adapters.groups import Gathering
     from qdeck.adapters.model import Want
     from qdeck.adapters.outcomes import KeptOutcomes, Planned
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
@@ -75,8 +76,6 @@ class Adapter(ABC):
     on_cluster: ClassVar[bool] = False
     registry: ClassVar[str] = ""
     """The hash that has when each queue was registered, by name: a plan tells another server by it."""
-    counts_dead: ClassVar[bool] = False
-    """Whether queues keep counts of their dead letters by what these died of."""
     repeats: ClassVar[bool] = False
     """Whether entries that are equal to the byte may be several."""
     features: ClassVar[frozenset[Feature]] = frozenset()
@@ -298,6 +297,13 @@ class Adapter(ABC):
         """What happened to entries that were retried, by a bounded look; what cannot be seen is unknown."""
         yield from ()  # no reading: a program all the same
         return [Outcome.UNKNOWN] * len(tried)
+
+    def take_counts(self, queue: str, gathering: Gathering, now: int) -> Program[bool]:
+        """Take the groups of dead letters that a queue counts by itself; false where they are not all of them.
+
+        Asked of adapters with `Feature.GROUP_COUNTS`.
+        """
+        raise NotImplementedError
 
     def planned_outcomes(self, planned: Planned) -> Program[list[Outcome | None]]:
         """What happened to entries of a plan since it was applied; None for one that was not changed."""
