@@ -290,6 +290,8 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             return [(work.words(), "accent")]
         if now - said_at < NOTE_S:
             return pieces
+        if self.shown.is_lost:
+            return [(":reconnect", "accent bold"), (" tries now", "muted")]
         if not self.context.read_only:
             return []
         if self.context.locked:

@@ -92,11 +92,6 @@ def aim(plan: Plan, *, hide: Naming) -> str:
     return f" to {plan.head.priority:,} {named.get(plan.head.priority, '')}".rstrip()
 
 
-def it(why: str) -> str:
-    """A reason about one job as a phrase of its own."""
-    return f"it {why}" if why.startswith("is ") else why
-
-
 def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "") -> tuple[str, str, str]:
     """What a batch did in a few words, with the role and the glyph that fit; `to`: to what it changed jobs."""
     skipped = [*left_out, *result.skipped]
@@ -104,8 +99,8 @@ def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "")
     if result.error is not None:
         return f"{result.applied:,} {done}, then: {result.error}", "bad", "✗"
     if not result.applied:
-        why = skipped[0].why if skipped else "nothing to do"
-        return f"not {done}: {it(why)}", "warn", "▲"
+        why = skipped[0].sentence if skipped else "nothing to do"
+        return f"not {done}: {why}", "warn", "▲"
     words = f"{result.applied:,} {done}{to}"
     if (asked := result.cancel_requested) == result.applied:
         words = f"{asked:,} asked to stop"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from qdeck import QdeckError
+from qdeck_console.actions import READ_ONLY
 from qdeck_console.format import counted
 from qdeck_console.presenters.frame import is_production, seen_environment
 from qdeck_console.presenters.parts import naming_of
@@ -81,7 +82,7 @@ class Operator:
         """Why nothing can be changed now; empty when it can."""
         console = self._console
         if console.context.read_only:
-            return "read-only: nothing can be changed"
+            return READ_ONLY
         if console.latest.is_lost:
             return "server lost"
         return f"{self.work.verb} goes on" if self.work is not None else ""
@@ -113,7 +114,7 @@ class Operator:
 
     async def act(self, wish: Wish, after: Callable[[], None] | None = None) -> None:
         """Plans, asks if it must, and applies, as a part of what goes on already."""
-        from qdeck_console.operating import aim, it, make_plan, needs_asking, outcome
+        from qdeck_console.operating import aim, make_plan, needs_asking, outcome
 
         work = self.work
         assert work is not None  # noqa: S101 - run() made it
@@ -123,8 +124,9 @@ class Operator:
 
         plan, left_out = await make_plan(self._console.reader, wish, progress=looked, cancelled=lambda: work.cancelled)
         if not plan.count:
-            why = left_out[0].why if left_out else plan.tail.skipped[0].why if plan.tail.skipped else "none matches"
-            self._console.say(f"nothing to {wish.verb.value}: {it(why)}", "warn", "▲")
+            skip = next(iter((*left_out, *plan.tail.skipped)), None)
+            why = "none matches" if skip is None else skip.sentence
+            self._console.say(f"nothing to {wish.verb.value}: {why}", "warn", "▲")
             return
         if needs_asking(plan) and not await self.ask(plan, left_out):
             self._console.say("nothing was done", "muted", "")

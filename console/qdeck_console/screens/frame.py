@@ -262,10 +262,7 @@ class FrameScreen(Screen[None]):
         offers = [
             Offer(action, self.verb(action), self.why_not(action.id)) for action in actions if self.is_offered(action)
         ]
-        note = self.note()
-        if self.picture.is_lost and (not note or note[0][0].startswith("∅ read-only")):
-            note = [(":reconnect", "accent bold"), (" tries now", "muted")]
-        return frame.footer(offers, note, cells, hides=self.console.painter.palette is SIXTEEN)
+        return frame.footer(offers, self.note(), cells, hides=self.console.painter.palette is SIXTEEN)
 
     def on_resize(self) -> None:
         """Chooses what fits."""

@@ -9,7 +9,7 @@ from qdeck import QdeckError
 from qdeck.admin import PRIORITIES, Feature, PlanEntry, Verb, difference, has_feature, new_body
 from qdeck_console.actions import ActionHandler, verb_of
 from qdeck_console.leaving import Left
-from qdeck_console.operating import Wish, it, outcome
+from qdeck_console.operating import Wish, outcome
 from qdeck_console.screens.editor import edit
 from qdeck_console.screens.frame import FrameScreen
 
@@ -143,7 +143,7 @@ async def _edit(console: Console, job: JobRecord) -> None:
     entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, version=draft.version, verb="edit")
     skip = difference(job, entry, 0)
     if skip is not None:
-        console.say(f"not edited: {it(skip.why)}", "warn", "▲")
+        console.say(f"not edited: {skip.sentence}", "warn", "▲")
         return
 
     def check(text: str) -> str:

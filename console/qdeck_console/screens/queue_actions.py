@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError
 from qdeck.admin import Feature, State
-from qdeck_console.actions import ActionHandler
+from qdeck_console.actions import READ_ONLY, ActionHandler
 from qdeck_console.presenters.parts import name_parts
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.target import ask_target
@@ -32,7 +32,7 @@ class QueueActing(FrameScreen):
 def _why_not_pause(screen: QueueActing) -> str:
     console, row = screen.console, screen.queue_row
     if console.context.read_only:
-        return "read-only: nothing can be changed"
+        return READ_ONLY
     if console.latest.is_lost:
         return "server lost"
     if row is None:
