@@ -38,6 +38,7 @@ def test_a_url_of_a_cluster() -> None:
 @pytest.mark.parametrize("scheme", ["rediss+sentinel://h/s", "rediss+cluster://h"])
 def test_tls_is_for_all_of_them(scheme: str) -> None:
     endpoint = Endpoint(f"{scheme}?ssl_ca_certs=/etc/ca.pem")
+    assert endpoint.address.seeds
     for seed in endpoint.address.seeds:
         connection = endpoint.blocking_connection(seed)
         assert type(connection).__name__ == "SSLConnection"
