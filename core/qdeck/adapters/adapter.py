@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.finding import Finder
     from qdeck.adapters.groups import Gathering
     from qdeck.adapters.model import Want
-    from qdeck.adapters.outcomes import KeptOutcomes, Planned
+    from qdeck.adapters.outcomes import KeptOutcomes, PlannedEntries
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
     from qdeck.adapters.undoing import Undoer
 
@@ -253,7 +253,7 @@ class Adapter(ABC):
         """What undoes a batch in these queues; `target` is the queue to which it moved jobs."""
         from qdeck.adapters.undoing import CellUndoer
 
-        return CellUndoer(self, batch)
+        return CellUndoer(self.name, batch)
 
     def changes(
         self, act: Act, entries: Sequence[Entry], context: Context
@@ -305,7 +305,7 @@ class Adapter(ABC):
         """
         raise NotImplementedError
 
-    def planned_outcomes(self, planned: Planned) -> Program[list[Outcome | None]]:
+    def planned_outcomes(self, planned: PlannedEntries) -> Program[list[Outcome | None]]:
         """What happened to entries of a plan since it was applied; None for one that was not changed."""
         from qdeck.adapters.outcomes import of_planned
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.model import AdapterHealth, Outcome, Want
     from qdeck.adapters.native.plans import Owners
     from qdeck.adapters.native.unreadable import Broken
-    from qdeck.adapters.outcomes import KeptOutcomes, Planned
+    from qdeck.adapters.outcomes import KeptOutcomes, PlannedEntries
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
     from qdeck.adapters.undoing import Undoer
 
@@ -226,7 +226,7 @@ class Native(Adapter):
 
         return groups.take_counts(QueueRef(self.name, queue), gathering, now)
 
-    def planned_outcomes(self, planned: Planned) -> Program[list[Outcome | None]]:
+    def planned_outcomes(self, planned: PlannedEntries) -> Program[list[Outcome | None]]:
         """What happened to entries of a plan since it was applied; None for one that was not changed."""
         from qdeck.adapters.native import outcomes
 
