@@ -285,6 +285,7 @@ class CapabilityCode(StrEnum):
     NO_DEAD_LETTERS = "no_dead_letters"
     BY_ITSELF = "by_itself"
     ELSEWHERE = "elsewhere"
+    CLUSTER = "cluster"
 
     def words(self, adapter: str, verb: str, *, note: str = "", states: Sequence[str] = (), state: str = "") -> str:
         """Return why a verb cannot be used, empty when it can; `note` is what the adapter adds."""
@@ -303,5 +304,6 @@ _INCAPABLE: Final[Mapping[CapabilityCode, str]] = MappingProxyType(
         CapabilityCode.NO_DEAD_LETTERS: "it has no dead letters",
         CapabilityCode.BY_ITSELF: "it does that by itself",
         CapabilityCode.ELSEWHERE: "that is not done in Redis",
+        CapabilityCode.CLUSTER: "the keys of a job are in several slots of the cluster",
     }
 )

@@ -74,6 +74,9 @@ class Adapter(ABC):
     """The class has the name of its system. One of several of a system has a name of its own, as in `jobs@eu`."""
     about: ClassVar[str]
     on_cluster: ClassVar[bool] = False
+    """Whether its queues are looked at on a cluster."""
+    changes_on_cluster: ClassVar[bool] = False
+    """Whether the keys of each change are under one hash tag, so that a script may write them on a cluster."""
     registry: ClassVar[str] = ""
     """The hash that has when each queue was registered, by name: a plan tells another server by it."""
     repeats: ClassVar[bool] = False
@@ -100,6 +103,7 @@ class Adapter(ABC):
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         self.settings = settings or self.settings_type()
         self.sight: Sight | None = None
+        self.in_cluster = False
         self.thresholds = Thresholds()
 
     @cached_property
@@ -194,9 +198,17 @@ class Adapter(ABC):
             if one.name == rule and entry.state in one.states
         )
 
+    def verbs(self) -> Mapping[Act, Capability]:
+        """What can be done on this server: on a cluster nothing that writes in several slots at once."""
+        known = self.capabilities()
+        if not self.in_cluster or self.changes_on_cluster:
+            return known
+        split = Capability(code=CapabilityCode.CLUSTER)
+        return {act: split if capability.can else capability for act, capability in known.items()}
+
     def able(self) -> list[str]:
         """The verbs that there are here."""
-        return [act.value for act, capability in self.capabilities().items() if capability.can]
+        return [act.value for act, capability in self.verbs().items() if capability.can]
 
     def stuck_pages(
         self, queues: Sequence[str], wanted: Filter | None, now: int
@@ -214,7 +226,7 @@ class Adapter(ABC):
 
     def states(self, verb: str) -> tuple[State, ...]:
         """The states in which a verb can be done."""
-        capability = self.capabilities().get(Act(verb))
+        capability = self.verbs().get(Act(verb))
         return () if capability is None else capability.states
 
     def pages(self, queue: str, search: Search) -> Program[list[Pages]]:
@@ -323,7 +335,7 @@ class Adapter(ABC):
 
     def why_not(self, verb: str, state: State | None = None) -> str:
         """Return why a verb cannot be used in a state, or in any; empty when it can."""
-        known = self.capabilities().get(Act(verb)) if verb in list(Act) else None
+        known = self.verbs().get(Act(verb)) if verb in list(Act) else None
         found = known or Capability(code=CapabilityCode.NO_SUCH_VERB)
         wrong = found.can and state is not None and state not in found.states
         code = CapabilityCode.STATE if wrong else found.code

@@ -44,7 +44,7 @@ class Adapters:
         on_cluster: bool = False,
     ) -> None:
         made = make_all((name for name in names if name != NATIVE), settings)
-        self._settings = settings
+        self._settings, self._on_cluster = settings, on_cluster
         self._beside: dict[str, Adapter] = {}
         self.native = Native(memory=memory, address=address)
         self.foreign = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
@@ -65,7 +65,7 @@ class Adapters:
         self.unread: list[str] = []
         """What the last look at these adapters left out, with the reason."""
         for adapter in self.foreign:
-            adapter.thresholds = memory.thresholds
+            adapter.thresholds, adapter.in_cluster = memory.thresholds, on_cluster
 
     @property
     def shown(self) -> list[Adapter]:
@@ -252,7 +252,7 @@ class Adapters:
         known = self.named(name) or self._beside.get(name)
         if known is None:
             known = self._beside[name] = make(name, self._settings)
-            known.thresholds = self._memory.thresholds
+            known.thresholds, known.in_cluster = self._memory.thresholds, self._on_cluster
         return known
 
     @property

@@ -40,6 +40,7 @@ class Native(Adapter):
     name = NATIVE
     about = "qdeck:queues and {queue}:meta, qdeck's own"
     on_cluster = True
+    changes_on_cluster = True
     registry = keys.QUEUES
     acl_keys = ("{*}:*",)
     counts_orphans = True
