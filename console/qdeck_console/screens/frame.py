@@ -298,7 +298,7 @@ class FrameScreen(Screen[None]):
 
     def do_undo(self) -> None:
         """Undoes this console's last batch, after naming it."""
-        self.console.operator.undo()
+        self.console.operator.undo_last()
 
     def copied(self) -> tuple[str, str]:
         """What `y` takes: what it is in a word, and its text."""

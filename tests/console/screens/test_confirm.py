@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qdeck.admin import Writer
-from qdeck_console.operating import aim, outcome
+from qdeck_console.operations import aim, outcome
 from qdeck_console.presenters import confirm
 from qdeck_console.presenters.parts import PLAIN, Naming
 from qdeck_console.screens.detail import QueueScreen

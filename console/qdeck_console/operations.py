@@ -33,7 +33,7 @@ DONE: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class OperationRequest:
     """What an operator asks for: a verb on the jobs that were seen, or on all of some queues that match."""
 
     verb: Verb
@@ -54,19 +54,19 @@ class Wish:
 
 async def make_plan(
     reader: AsyncReader,
-    wish: Wish,
+    request: OperationRequest,
     *,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Plan, list[Skip]]:
-    """The plan of a wish. A job that is not as it was seen is not in it, and told with the reason."""
-    if not wish.is_bulk:
+    """The plan of a request. A job that is not as it was seen is not in it, and told with the reason."""
+    if not request.is_bulk:
         return await reader.plan_jobs(
-            wish.verb, wish.jobs, priority=wish.priority, target=wish.target, reason=wish.reason
+            request.verb, request.jobs, priority=request.priority, target=request.target, reason=request.reason
         )
     plan = await reader.plan(
-        wish.verb, wish.queues, where=wish.where, state=wish.states or None, stuck=wish.stuck,
-        priority=wish.priority, target=wish.target, reason=wish.reason, progress=progress, cancelled=cancelled,
+        request.verb, request.queues, where=request.where, state=request.states or None, stuck=request.stuck,
+        priority=request.priority, target=request.target, reason=request.reason, progress=progress, cancelled=cancelled,
     )  # fmt: skip
     return plan, []
 
