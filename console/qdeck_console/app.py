@@ -22,8 +22,8 @@ from qdeck_console.contexts import Contexts, opens_read_only, read_only_refusal
 from qdeck_console.counted import Cost
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
-from qdeck_console.operator import Operator
 from qdeck_console.presenters import frame
+from qdeck_console.screens.acting import Operator
 from qdeck_console.screens.frame import LOW, FrameScreen
 from qdeck_console.sheet import Sheet
 from qdeck_console.terminal import fitting_theme, wants_ascii, wants_no_colour
@@ -245,9 +245,10 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         screen.show(self.shown, fresh=False)
 
     def _each_frame(self, *, fresh: bool) -> None:
-        for screen in self.screen_stack[-2:]:
-            if isinstance(screen, FrameScreen):
-                screen.show(self.shown, fresh=fresh)
+        """Shows what there is on the screen in sight, which may be below dialogs; a page hides the one below it."""
+        screen = next((screen for screen in reversed(self.screen_stack) if isinstance(screen, FrameScreen)), None)
+        if screen is not None:
+            screen.show(self.shown, fresh=fresh)
 
     def bar_line(self, picture: Picture | None = None) -> tuple[Line, str]:
         """The first line as it is now, and its ground: a dialog shows it again at full strength."""
@@ -290,8 +291,6 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             return [(work.words(), "accent")]
         if now - said_at < NOTE_S:
             return pieces
-        if self.shown.is_lost:
-            return [(":reconnect", "accent bold"), (" tries now", "muted")]
         if not self.context.read_only:
             return []
         if self.context.locked:

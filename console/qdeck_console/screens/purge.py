@@ -71,7 +71,7 @@ class PurgeScreen(ReadingScreen[Runs]):
         share = self._share
         takes_jobs = share is not None and PURGE_RULES[share.rule].takes is Takes.JOBS
         if share is not None and takes_jobs and self.work.dry is None and share.key not in self._jobs:
-            self._jobs[share.key] = await read_jobs(reader, share.samples)
+            self._jobs[share.key] = await read_jobs(reader, share, share.samples)
         return Runs(purge=purge, clean=clean, undo_bytes=sum(batch.bytes for batch in kept.values()))
 
     # Where the keys are.

@@ -4,98 +4,102 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.containers import Vertical
 
 from qdeck import QdeckError
-from qdeck.admin import PURGE_RULES, PlanEntry, Takes
-from qdeck_console.actions import ENTRIES, PURGE, Action, bindings
+from qdeck.admin import PURGE_RULES, Feature, PlanEntry, Takes
+from qdeck_console.actions import ENTRIES, PURGE, ActionHandler
 from qdeck_console.format import NONE
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
 from qdeck_console.presenters.purgeentries import table_of
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.lists import NOTHING_OPENS, ReadingScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from textual.binding import BindingType
     from textual.widget import Widget
 
     from qdeck.admin import AsyncReader, JobRecord, PlanIndex, Share, Snapshot
-    from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.screens.export import Export, ExportFile
+    from qdeck_console.theme import Painter
 
 _FIRST_ROWS = 60
-_AT_ONCE = 20  # jobs read for one picture
+_AT_ONCE = 20  # jobs read one by one for one picture
 _MOST_KEPT = 500
 _LONGEST_BODY = 20_000
 _SLICE = 200  # entries that are read at once to be written
 
 
-async def read_jobs(reader: AsyncReader, entries: Iterable[PlanEntry]) -> dict[str, JobRecord]:
-    """What entries of a plan are, by id, as far as they are still there."""
+async def read_jobs(reader: AsyncReader, share: Share, entries: Iterable[PlanEntry]) -> dict[str, JobRecord]:
+    """What entries of a share are, by id, as far as they are still there."""
+    ids = [entry.id for entry in entries]
+    if share.has(Feature.ORDER):
+        jobs = await reader.jobs_now(share.queue, ids)
+        return {job.id: job for job in jobs if job is not None}
     found: dict[str, JobRecord] = {}
-    for entry in entries:
+    for job_id in ids:
         with contextlib.suppress(QdeckError):  # it may be gone, and a system need not tell of each
-            job = await reader.job(entry.ref, entry.id)
+            job = await reader.job(share.ref, job_id)
             # A long payload would be read again at each frame, for a few words of it.
-            found[entry.id] = job if len(job.body or b"") <= _LONGEST_BODY else replace(job, body=None)
+            found[job_id] = job if len(job.body or b"") <= _LONGEST_BODY else replace(job, body=None)
     return found
 
 
-class EntriesScreen(FrameScreen):
+class EntriesScreen(ReadingScreen[None]):
     """The entries of a plan that one rule takes of one queue."""
 
-    TAB = PURGE
-    SCOPE = ENTRIES
-    BINDINGS: ClassVar[list[BindingType]] = bindings(ENTRIES)
+    TAB, SCOPE = PURGE, ENTRIES
 
     def __init__(self, index: PlanIndex, share: Share, threshold: str) -> None:
         super().__init__()
         self.index, self.share, self.threshold = index, share, threshold
         self._window = Window(share.count, 0, ())
-        self._jobs: dict[str, JobRecord | None] = {}
+        self._jobs: Mapping[str, JobRecord | None] = {}
+        self._shown: tuple[Window, Mapping[str, JobRecord | None], Painter] | None = None
 
     @property
     def reads(self) -> str:
-        """What the feed reads for it."""
+        """The name of what the feed reads for this screen."""
         return f"plan/{self.share.key}"
 
-    def wants(self) -> Reader | None:
-        """What the entries in sight are: some at a time, and each once."""
+    async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> None:
+        """Read what the entries in sight are: some at a time, and each once."""
         if PURGE_RULES[self.share.rule].takes is not Takes.JOBS:
-            return None
-
-        async def read(_snapshot: Snapshot) -> None:
-            first, count = self.view.visible_lines()
-            rows = [item.row for item in self._window[first : first + count]]
-            asked = [row for row in rows if isinstance(row, PlanEntry) and row.id not in self._jobs][:_AT_ONCE]
-            if len(self._jobs) > _MOST_KEPT:
-                self._jobs.clear()
-            found = await read_jobs(self.console.reader, asked)
-            self._jobs.update({entry.id: found.get(entry.id) for entry in asked})
-
-        return read
+            return
+        first, count = self.view.visible_lines()
+        rows = [item.row for item in self._window[first : first + count]]
+        wanted = [row for row in rows if isinstance(row, PlanEntry) and row.id not in self._jobs]
+        if not wanted:
+            return
+        wanted = wanted if self.share.has(Feature.ORDER) else wanted[:_AT_ONCE]
+        found = await read_jobs(reader, self.share, wanted)
+        kept = self._jobs if len(self._jobs) <= _MOST_KEPT else {}
+        self._jobs = {**kept, **{entry.id: found.get(entry.id) for entry in wanted}}
 
     def body(self) -> Sequence[Widget]:
         """What they are, and the list."""
         return (Vertical(Lines(id="heading"), Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"),)
 
     def draw(self, *, fresh: bool) -> None:
-        """Reads what is in sight and draws it."""
+        """Read what is in sight, and draw it."""
         first, count = self.view.visible_lines()
         count = count or _FIRST_ROWS
+        share = self.share
         if self.view.lacks or not self._window.known:
             begin = max(0, first - count)
-            entries = self.index.entries(self.share, begin, 3 * count)
+            entries = self.index.entries(share, begin, 3 * count)
             items = [Item(f"{begin + at}/{entry.id}", 1, entry) for at, entry in enumerate(entries)]
-            self._window = Window(self.share.count, begin, items)
-        share = self.share
-        self.view.show(Listing(self._window, self._lines), self.painter)
+            self._window = Window(share.count, begin, items)
+        shown = (self._window, self._jobs, self.painter)
+        if self.view.listing.items is not self._window or shown != self._shown:
+            self._shown = shown  # a refresh without news draws no line again
+            self.view.show(Listing(self._window, self._lines), self.painter)
         table = table_of(share.rule, self._jobs)
         path = queue_path(share.ref, 60, "strong bold", hide=self.hide)
         effect = present.verb_of(share.verb)
@@ -116,12 +120,16 @@ class EntriesScreen(FrameScreen):
         return (table_of(self.share.rule, self._jobs).line(entry, cells, self._jobs, at_cursor=at_cursor),)
 
     def on_line_list_wanted(self) -> None:
-        """Reads what came into sight."""
+        """Read what came into sight."""
         self.draw(fresh=False)
 
     def on_line_list_moved(self) -> None:
         """The footer follows the cursor."""
         self.draw_frame()
+
+    def lists(self) -> bool:
+        """Whether there is something to write; a frame does not look through all of it for an entry."""
+        return self.share.count > 0
 
     def copied(self) -> tuple[str, str]:
         """What `y` takes: the id under the cursor."""
@@ -140,15 +148,13 @@ class EntriesScreen(FrameScreen):
 
         return Export(fill=fill, count=self.share.count)
 
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        return "" if action == "back" else super().why_not(action)
-
-    def is_offered(self, action: Action) -> bool:
-        """Nothing opens here."""
-        return action.id != "open"
-
     def do_back(self) -> None:
-        """Ends what goes on, else back to the plan."""
+        """End what goes on, else go back to the plan."""
         if not self.console.operator.cancel():
             self.console.back()
+
+    HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
+        **FrameScreen.HANDLERS,
+        "back": ActionHandler(run=do_back),
+        "open": NOTHING_OPENS,
+    }

@@ -356,7 +356,7 @@ def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorCheck]:
 
 
 def _adapter(adapter: Adapter) -> DoctorCheck:
-    abilities = adapter.verbs().items()
+    abilities = adapter.capabilities().items()
     can = ", ".join(act.value for act, ability in abilities if ability.can)
     cannot = "; ".join(f"cannot {act.value}: {ability.note}" for act, ability in abilities if not ability.can)
     detail = f"can {can}" + (f"; {cannot}" if cannot else "")

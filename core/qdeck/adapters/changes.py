@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -14,20 +12,18 @@ from qdeck._deck.reasons import SkipCode
 from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads, scripts
-from qdeck.adapters.cells import Cell, Change, Mark, ScriptChange, Value, keys_of, unpacked
+from qdeck.adapters.cells import Cell, Change, Mark, ScriptChange, Value, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from qdeck._redis.commands import Arg, Program, Script
 
 CHUNK: Final = 50  # changes in one round trip: the server looks after its others between any two of them
 CHUNK_BYTES: Final = 1 << 20  # of them in one round trip, unless one alone has more
 _WIDTH: Final = 8  # values of a cell
-_TAG: Final = re.compile(rb"[^{]*\{([^}]+)\}")
 _NOWHERE: Final = b"qdeck:undo:none"
 _AnyChange: TypeAlias = Change | ScriptChange
-_Placed: TypeAlias = tuple[int, _AnyChange]
 
 
 class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,13 +48,9 @@ class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places:
-    """What a run did so far: where entries of lists are by now, and what is kept of its batch under each hash tag.
-
-    A place is a hint, so that none is searched for.
-    """
+    """Where entries of lists are by now, after what a run took and pushed: a hint, so that none is searched for."""
 
     def __init__(self) -> None:
-        self.kept: dict[bytes, int] = {}
         self._taken: defaultdict[tuple[bytes, bytes], list[int]] = defaultdict(list)
         self._pushed: Counter[tuple[bytes, bytes]] = Counter()
 
@@ -77,22 +69,11 @@ class Places:
         return msgspec.structs.replace(cell, place=b"%d" % now)
 
 
-def undo_key(adapter: str, batch: str, tag: bytes = b"") -> bytes:
-    """Return the hash that keeps what undoes a batch on the queues of an adapter, in the slot of a hash tag."""
+def undo_key(adapter: str, batch: str) -> bytes:
+    """Return the hash that keeps what undoes a batch on the queues of an adapter."""
     if not batch or not batch.isascii():
         raise InvalidOption(f"{batch!r} is no id of a batch", hint="pass one that an operation gave")
-    return b"qdeck:undo:" + (b"{%b}:" % tag if tag else b"") + f"{adapter}:{batch}".encode()
-
-
-def _tags_key(adapter: str, batch: str) -> bytes:
-    """The set of the hash tags under which there is more of a batch."""
-    return undo_key(adapter, batch) + b":tags"
-
-
-def _tag_of(keys: Iterable[bytes]) -> bytes:
-    """Return the hash tag that keys have in common, and none where they have several or none."""
-    tags = {found[1] if (found := _TAG.match(key)) else b"" for key in keys}
-    return tags.pop() if len(tags) == 1 else b""
+    return f"qdeck:undo:{adapter}:{batch}".encode()
 
 
 def apply(
@@ -109,48 +90,43 @@ def apply(
 
     Of a batch at most `keep_bytes` are kept: what is done beyond them cannot be undone.
     """
-    at = at or Places()
+    undo, at = undo_key(adapter, batch), at or Places()
     found: list[ChangeResult] = []
-    for tag, part in _parts(changes, places or range(len(changes))):
-        undo, room = undo_key(adapter, batch, tag), keep_bytes - sum(at.kept.values()) + at.kept.get(tag, 0)
-        if tag and tag not in at.kept:  # first of all: what is not known to be kept cannot be undone
-            yield [(b"SADD", _tags_key(adapter, batch), tag), (b"PEXPIRE", _tags_key(adapter, batch), keep_ms)]
+    for part in _parts(changes, places or range(len(changes))):
         replies: list[list[int | bytes]]
         first = part[0][1]
         if isinstance(first, ScriptChange):
-            replies = yield from scripts.run(first.script, *_many(undo, part, keep_ms, room))
+            replies = yield from scripts.run(first.script, *_many(undo, part, keep_ms, keep_bytes))
         else:
             calls = [
-                _call(undo, ("do", number, keep_ms, room, _text(one.id)), [at.follow(cell) for cell in one.cells])
+                _call(undo, ("do", number, keep_ms, keep_bytes, _text(one.id)), [at.follow(cell) for cell in one.cells])
                 for number, one in part
                 if isinstance(one, Change)
             ]
             replies = yield from scripts.run_each(_script(), calls, undo)
-        for (_, change), reply in zip(part, replies, strict=True):
-            result = _result(change, reply)
-            at.kept[tag] = result.bytes if result.done else at.kept.get(tag, 0)
-            found.append(msgspec.structs.replace(result, bytes=sum(at.kept.values())))
+        found += [_result(change, reply) for (_, change), reply in zip(part, replies, strict=True)]
     return found
 
 
-def _parts(changes: Sequence[_AnyChange], places: Sequence[int]) -> Iterator[tuple[bytes, list[_Placed]]]:
-    """Yield changes that are made in one round trip: of one hash tag, and of cells or of one script with its keys."""
-    part: list[_Placed] = []
-    size, kind, tag = 0, None, b""
+def _parts(changes: Sequence[_AnyChange], places: Sequence[int]) -> Iterator[list[tuple[int, _AnyChange]]]:
+    """Yield changes that are made in one round trip, each with its place: of cells, or of one script and its keys."""
+    part: list[tuple[int, _AnyChange]] = []
+    size, kind = 0, None
     for number, change in zip(places, changes, strict=True):
         own = (change.script, change.keys, len(change.args)) if isinstance(change, ScriptChange) else None
-        under = _tag_of(change.keys)
         size += change.size
-        if part and ((own, under) != (kind, tag) or len(part) == CHUNK or size > CHUNK_BYTES):
-            yield tag, part
+        if part and (own != kind or len(part) == CHUNK or size > CHUNK_BYTES):
+            yield part
             part, size = [], change.size
         part.append((number, change))
-        kind, tag = own, under
+        kind = own
     if part:
-        yield tag, part
+        yield part
 
 
-def _many(undo: bytes, part: Sequence[_Placed], keep_ms: int, keep_bytes: int) -> tuple[Sequence[bytes], Sequence[Arg]]:
+def _many(
+    undo: bytes, part: Sequence[tuple[int, _AnyChange]], keep_ms: int, keep_bytes: int
+) -> tuple[Sequence[bytes], Sequence[Arg]]:
     """Return keys and arguments of a script that makes many changes."""
     some = [(number, change) for number, change in part if isinstance(change, ScriptChange)]
     first = some[0][1]
@@ -169,14 +145,8 @@ def apply_once(change: Change) -> Program[ChangeResult]:
 
 def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list[bool | None]]:
     """Return for each place of a batch whether it can be undone; None for what was not done."""
-    tags, kept = yield [
-        (b"SMEMBERS", _tags_key(adapter, batch)), (b"HMGET", undo_key(adapter, batch), *places)
-    ]  # fmt: skip
-    rows = [kept]
-    if tags:
-        rows += yield [(b"HMGET", undo_key(adapter, batch, tag), *places) for tag in sorted(tags)]
-    found = [next((value for value in values if value is not None), None) for values in zip(*rows, strict=True)]
-    return [None if value is None else bool(value) for value in found]
+    kept = yield (b"HMGET", undo_key(adapter, batch), *places)
+    return [None if value is None else bool(value) for value in kept]
 
 
 def undo(adapter: str, batch: str) -> Program[list[ChangeResult]]:
@@ -184,25 +154,19 @@ def undo(adapter: str, batch: str) -> Program[list[ChangeResult]]:
 
     Those that add entries to streams again go last, in the order of these: a stream is only added to at its end.
     """
-    known = yield (b"SMEMBERS", _tags_key(adapter, batch))
-    kept: dict[int, tuple[bytes, bytes]] = {}
-    for tag in (b"", *sorted(known)):
-        key = undo_key(adapter, batch, tag)
-        values = yield from reads.scan_hash(key)
-        kept |= {int(place): (key, value) for place, value in values.items() if place.isdigit()}
-    numbers = sorted(kept, reverse=True)
-    added = {number: ident for number in numbers if (ident := _added(_read(kept[number][1])[1]))}
+    key = undo_key(adapter, batch)
+    kept = yield from reads.scan_hash(key)
+    numbers = sorted((int(place) for place in kept if place.isdigit()), reverse=True)
+    added = {number: ident for number in numbers if (ident := _added(_read(kept[b"%d" % number])[1]))}
     numbers = [*(number for number in numbers if number not in added), *sorted(added, key=added.__getitem__)]
     found: list[ChangeResult] = []
-    for key, group in groupby(numbers, key=lambda number: kept[number][0]):
-        some = list(group)
-        for start in range(0, len(some), CHUNK):
-            read = [(number, *_read(kept[number][1])) for number in some[start : start + CHUNK]]
-            there = [(number, name, cells) for number, name, cells in read if cells]
-            calls = [_call(key, ("undo", number, 0, 0, b""), cells) for number, _, cells in there]
-            replies = yield from scripts.run_each(_script(), calls, key)
-            found += [_outcome(name, cells, reply) for (_, name, cells), reply in zip(there, replies, strict=True)]
-    if lost := sum(not value for _, value in kept.values()):
+    for start in range(0, len(numbers), CHUNK):
+        part = [(number, *_read(kept[b"%d" % number])) for number in numbers[start : start + CHUNK]]
+        there = [(number, name, cells) for number, name, cells in part if cells]
+        calls = [_call(key, ("undo", number, 0, 0, b""), cells) for number, _, cells in there]
+        replies = yield from scripts.run_each(_script(), calls, key)
+        found += [_outcome(name, cells, reply) for (_, name, cells), reply in zip(there, replies, strict=True)]
+    if lost := sum(not kept[b"%d" % number] for number in numbers):
         found.append(ChangeResult(id="", done=False, code=SkipCode.UNDO_NOT_KEPT, data=str(lost)))
     return found
 
@@ -252,7 +216,8 @@ def _outcome(name: str, cells: Sequence[Cell], reply: list[int | bytes]) -> Chan
 
 
 def _call(undo: bytes, head: tuple[Arg, ...], cells: Sequence[Cell]) -> tuple[Arg, ...]:
-    keys = {key: number for number, key in enumerate(dict.fromkeys(keys_of(cells)), 1)}
+    named = [cell.key for cell in cells if cell.key] + [cell.ident for cell in cells if cell.kind == "rename"]
+    keys = {key: number for number, key in enumerate(dict.fromkeys(named), 1)}
     out: list[Arg] = [*head]
     for cell in cells:
         out += (cell.kind, keys.get(cell.key, 0), cell.ident, _told(cell.before), _told(cell.after))
