@@ -70,6 +70,11 @@ class Entry:
         """The severity of what is said with this code."""
         return min((reason.severity for reason in self.reasons if reason.code is code), default=Severity.FINE)
 
+    def role(self, code: Code, well: str = "text") -> str:
+        """The role of what a finding of this code is about, for words that stand out where there is one."""
+        worst = self.worst(code)
+        return well if worst is Severity.FINE else f"{worst.role} bold"
+
     @property
     def glyph(self) -> str:
         """The sign of its state."""

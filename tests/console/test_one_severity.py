@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 
 from qdeck._deck.verdict import sum_up
-from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, Status, check_all
+from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, State, Status, check_all
 from qdeck_console.feed import Picture
 from qdeck_console.judging import Entry, Judge, Severity
-from qdeck_console.presenters import frame, health, queue_detail
+from qdeck_console.presenters import frame, health, jobs, queue_detail
 from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.presenters.queues import Drawer
 from qdeck_console.presenters.server import server_lines
@@ -99,3 +99,12 @@ def test_what_is_wrong_with_a_queue_colours_no_other_number_of_it() -> None:
     shown = queue_detail.detail(entry, Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True), 60)
     assert ("no worker", "bad") in [piece for line in shown for piece in line]
     assert ("2", "text") in [piece for line in shown if line and line[0][0] == "dead letters" for piece in line]
+
+
+@pytest.mark.parametrize(("dead", "role"), [(3, "text"), (101, "warn bold"), (1_001, "bad bold")])
+def test_the_jobs_of_a_queue_are_headed_in_the_colours_of_its_findings(dead: int, role: str) -> None:
+    seen = snapshot(QueueRow(name=Q, ready=0, workers=0, dead=dead))
+    [entry] = judged(Judge(), seen)
+    assert (f"{dead:,}", role) in jobs.states_line(State.READY, entry, 160)
+    title = jobs.title_line(entry.row.ref, entry, 160, hide=PLAIN)
+    assert ("  ·  no worker serves it", "muted") in title, "nothing waits for one"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import Feature, JobRecord, State, has_feature
+from qdeck.admin import Code, Feature, JobRecord, State, has_feature
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import MARGIN, Naming, queue_path
 from qdeck_console.presenters.payload import payload_pieces
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import QueueRef, QueueRow
     from qdeck_console.format import Line, Piece
+    from qdeck_console.judging import Entry
     from qdeck_console.leaving import Left
     from qdeck_console.sources import Part
 
@@ -144,26 +145,28 @@ def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
     return [(name, "bad"), (f"  {message}" if message else "", "text")]
 
 
-def title_line(queue: QueueRef, row: QueueRow | None, cells: int, *, hide: Naming) -> Line:
+def title_line(queue: QueueRef, entry: Entry | None, cells: int, *, hide: Naming) -> Line:
     """The queue, and what holds for all of it."""
     facts: list[Piece] = []
-    if row is None:
+    if entry is None:
         facts = [("  there is no such queue any more", "warn")]
     else:
+        row = entry.row
         facts = [(f"  {safe_text(row.adapter, limit=40)}", "faint")]
         if row.paused:
-            facts.append(("  ║ paused", "warn bold"))
+            facts.append(("  ║ paused", entry.role(Code.PAUSED, "muted bold")))
         if row.workers is not None:
             words = fmt.counted(row.workers, "worker") if row.workers else "no worker serves it"
-            facts.append((f"  ·  {words}", "muted" if row.workers else "warn"))
+            facts.append((f"  ·  {words}", entry.worst(Code.NO_WORKER).role))
         if row.problem is not None:
-            facts.append((f"  ·  {safe_text(row.problem.text, limit=120)}", "bad"))
+            facts.append((f"  ·  {safe_text(row.problem.text, limit=120)}", entry.worst(Code.UNREADABLE).role))
     path = queue_path(queue, max(20, cells - fmt.length(facts) - 2), "strong bold", hide=hide)
     return tuple(fmt.fit([(" " * MARGIN, "text"), *path, *facts], cells))
 
 
-def states_line(active: State, row: QueueRow | None, cells: int) -> Line:
+def states_line(active: State, entry: Entry | None, cells: int) -> Line:
     """One word a state with its count, the active one underlined; where there is little room, only those with jobs."""
+    row, dead = (None, "text") if entry is None else (entry.row, entry.role(Code.DEAD))
     filled = tuple(state for state in STATES if _size(row, state) or state is active)
     for names, gap in ((STATES, "   "), (STATES, "  "), (filled, "   "), (filled, "  "), (filled, " ")):
         line: list[Piece] = [(" " * MARGIN, "text")]
@@ -171,7 +174,8 @@ def states_line(active: State, row: QueueRow | None, cells: int) -> Line:
             size = _size(row, state)
             role = "strong bold under" if state is active else "muted" if size else "faint"
             count = fmt.short_count(size) if size and cells < 100 else fmt.count(size)
-            line += [(state.value, role), (" ", "text"), (count, _count_role(state, size)), (gap, "text")]
+            looks = "ghost" if not size else dead if state is State.DEAD else "text"
+            line += [(state.value, role), (" ", "text"), (count, looks), (gap, "text")]
         if fmt.length(line) <= cells:
             break
     return tuple(fmt.fit(line, cells))
@@ -179,12 +183,6 @@ def states_line(active: State, row: QueueRow | None, cells: int) -> Line:
 
 def _size(row: QueueRow | None, state: State) -> int | None:
     return None if row is None else getattr(row, state.value)
-
-
-def _count_role(state: State, size: int | None) -> str:
-    if not size:
-        return "ghost"
-    return "bad bold" if state is State.DEAD else "text"
 
 
 def order_words(state: State, adapter: str, *, newest: bool) -> str:

@@ -31,7 +31,7 @@ def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None, *,
     if hidden or fmt.length(queue_path(row.ref, 400, "text", hide=drawer.hide)) > cells - 12:
         head += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
     now_ms = drawer.picture.snapshot.at_ms if drawer.picture.snapshot else 0
-    settings = _settings(row, cells)
+    settings = _settings(entry, cells)
     why = [section("why", "", "muted", cells, indent=0), *_why(entry, cells)] if entry.reasons else []
     states = _states(entry, cells) if room is None else _others(row, cells)
     size = payloads(seen, cells) if seen else []
@@ -95,11 +95,6 @@ def _title(entry: Entry, drawer: Drawer, cells: int) -> Line:
 
 def _looks(entry: Entry) -> str:
     return "text" if entry.severity is Severity.FINE else f"{entry.severity.role} bold"
-
-
-def _role(entry: Entry, code: Code) -> str:
-    worst = entry.worst(code)
-    return "text" if worst is Severity.FINE else f"{worst.role} bold"
 
 
 def _serving(entry: Entry) -> Line:
@@ -175,8 +170,8 @@ def _states(entry: Entry, cells: int) -> list[Line]:
         pair("delayed", fmt.cell(fmt.count(row.delayed)), cells),
         pair("blocked by other jobs", fmt.cell(fmt.count(row.blocked)), cells),
         pair("running", fmt.cell(fmt.count(row.running)), cells),
-        pair("  stuck", fmt.cell(fmt.count(row.stuck), _role(entry, Code.STUCK)), cells),
-        pair("dead letters", fmt.cell(fmt.count(row.dead), _role(entry, Code.DEAD)), cells),
+        pair("  stuck", fmt.cell(fmt.count(row.stuck), entry.role(Code.STUCK)), cells),
+        pair("dead letters", fmt.cell(fmt.count(row.dead), entry.role(Code.DEAD)), cells),
         pair("done, kept", fmt.cell(fmt.count(row.done)), cells),
     ]
     if row.cancelled:
@@ -214,10 +209,10 @@ def _totals(row: QueueRow, cells: int) -> list[Line]:
     return [section("since it was made", "", "muted", cells, indent=0), *lines] if lines else []
 
 
-def _settings(row: QueueRow, cells: int) -> list[Line]:
-    lines = []
+def _settings(entry: Entry, cells: int) -> list[Line]:
+    row, lines = entry.row, []
     if row.paused:
-        lines.append(pair("paused", [("no job is claimed", "warn")], cells))
+        lines.append(pair("paused", [("no job is claimed", entry.worst(Code.PAUSED).role)], cells))
     if row.limit is not None:
         lines.append(pair("running at most", fmt.cell(fmt.count(row.limit)), cells))
     if row.rate is not None:

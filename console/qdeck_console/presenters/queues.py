@@ -142,9 +142,8 @@ class Drawer:
     def _values(self, entry: Entry, grid: Grid) -> dict[str, list[Piece]]:
         row, severity, wide = entry.row, entry.severity, grid.width_of
         calm = severity is Severity.FINE
-        worst = entry.worst(Code.DEAD)
         before = self.before.get(row.ref, row)  # what changed since the last picture stands out until the next one
-        dead_role = _news(row.dead, before.dead) if worst is Severity.FINE else f"{worst.role} bold"
+        dead_role = entry.role(Code.DEAD, _news(row.dead, before.dead))
         ready_role = _news(row.ready, before.ready) if calm else "strong bold"
         stuck_role = f"{entry.worst(Code.STUCK).role} bold"
         values = {

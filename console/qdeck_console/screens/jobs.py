@@ -137,12 +137,12 @@ class JobsScreen(JobWindowScreen, QueueActing):
         super().draw(fresh=fresh)
 
     def _title(self, cells: int, height: int) -> Sequence[Line]:
-        row = self.row
         if self.queue is None:
             return ()
+        entry = self.picture.judged.of(self.queue)
         return (
-            present.title_line(self.queue, row, cells, hide=self.hide),
-            present.states_line(self.state, row, cells),
+            present.title_line(self.queue, entry, cells, hide=self.hide),
+            present.states_line(self.state, entry, cells),
             (),
         )[:height]
 
