@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 ScreenT = TypeVar("ScreenT")
+READ_ONLY: Final = "read-only: nothing can be changed"
+"""Why nothing can be done in a console that is read-only; its footer says so at the right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

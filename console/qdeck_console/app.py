@@ -22,8 +22,8 @@ from qdeck_console.contexts import Contexts, opens_read_only, read_only_refusal
 from qdeck_console.counted import Cost
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
+from qdeck_console.operator import Operator
 from qdeck_console.presenters import frame
-from qdeck_console.screens.acting import Operator
 from qdeck_console.screens.frame import LOW, FrameScreen
 from qdeck_console.sheet import Sheet
 from qdeck_console.terminal import fitting_theme, wants_ascii, wants_no_colour
@@ -291,6 +291,8 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             return [(work.words(), "accent")]
         if now - said_at < NOTE_S:
             return pieces
+        if self.shown.is_lost:
+            return [(":reconnect", "accent bold"), (" tries now", "muted")]
         if not self.context.read_only:
             return []
         if self.context.locked:

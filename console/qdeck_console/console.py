@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qdeck.admin import QueueRef, State, Thresholds
     from qdeck_console.feed import Picture, Query
     from qdeck_console.format import Piece
-    from qdeck_console.screens.acting import Operator
+    from qdeck_console.operator import Operator
     from qdeck_console.screens.dialog import Dialog
     from qdeck_console.writing import Writing
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         AsyncReader,
         BatchOutcomes,
         CloseUp,
+        CountedGroup,
         JobDetail,
         JobRecord,
-        Kind,
         QueueRow,
         Sample,
     )
@@ -122,7 +122,7 @@ class JobSeen:
 
     job: JobDetail
     related: Mapping[str, JobRecord] = field(default_factory=lambda: MappingProxyType({}))
-    kin: Kind | None = None
+    kin: CountedGroup | None = None
 
 
 class JobInsight:
@@ -136,7 +136,7 @@ class JobInsight:
         self._reader = reader
         self._paces = Paces(times=_COSTS)
         self._related: Mapping[str, JobRecord] = {}
-        self._kin: Kind | None = None
+        self._kin: CountedGroup | None = None
 
     async def look(self, reader: AsyncReader, queue: QueueRef, job_id: str) -> JobSeen:
         """The job as it is now; raises `UnknownJob` where there is none."""

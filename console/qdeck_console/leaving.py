@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck import QdeckError, UnknownJob
 from qdeck.admin import SkipCode, Verb
 from qdeck_console import format as fmt
-from qdeck_console.operating import DONE
+from qdeck_console.operations import DONE
 from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from msgspec import ValidationError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -21,3 +24,9 @@ def iso(ms: int | None) -> str | None:
         return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
         return None
+
+
+def invalid_value(error: ValidationError) -> tuple[str, str]:
+    """Return what msgspec found wrong, and the path of the value, such as `.a[0]`: it tells both in one text only."""
+    text, _, path = str(error).partition(" - at `$")
+    return text, path.rstrip("`")

@@ -8,7 +8,7 @@ from qdeck._lazy import attach
 
 if TYPE_CHECKING:
     from qdeck._agent.agent import Agent
-    from qdeck._agent.options import TOKEN_VARIABLE, host_and_port, is_loopback, is_passed_on
+    from qdeck._agent.options import TOKEN_VARIABLE, host_and_port, is_forwarded, is_loopback
     from qdeck._agent.options import from_configuration as agent_options
     from qdeck._discovery import ImportFailed
     from qdeck._python import module_command
@@ -22,15 +22,15 @@ __all__ = [
     "Worker",
     "agent_options",
     "host_and_port",
+    "is_forwarded",
     "is_loopback",
-    "is_passed_on",
     "load_app",
     "module_command",
 ]
 
 _HOMES: Final = {
     "qdeck._agent.agent": "Agent",
-    "qdeck._agent.options": "TOKEN_VARIABLE agent_options=from_configuration host_and_port is_loopback is_passed_on",
+    "qdeck._agent.options": "TOKEN_VARIABLE agent_options=from_configuration host_and_port is_loopback is_forwarded",
     "qdeck._discovery": "ImportFailed",
     "qdeck._python": "module_command",
     "qdeck._worker.app_loader": "load_app",

@@ -42,7 +42,7 @@ async def test_troubled_queues_come_first_with_their_reason_below(url: str, size
         assert places == sorted(places)
         assert "paused, 40 jobs waiting" in shown
         assert "12 dead letters" not in shown, "over 100 they are a problem"
-        assert "unhealthy" in shown or "degraded" in shown
+        assert lines(app_of(pilot))[1].startswith(" ▲ degraded")
         assert "demo" in lines(app_of(pilot))[0]
         assert "? help" in lines(app_of(pilot))[-1]
         assert all(len(line) == size[0] for line in lines(app_of(pilot)))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # What takes long to load, and whatever brings it along.
 LATE = (
     "redis", "qdeck._engine.transitions", "qdeck._deck.model", "qdeck._filter.filter", "qdeck._operations.model",
-    "qdeck.adapters.adapter", "qdeck.adapters.model", "qdeck_console.operating", "qdeck_console.screens.dead",
+    "qdeck.adapters.adapter", "qdeck.adapters.model", "qdeck_console.operations", "qdeck_console.screens.dead",
     "qdeck_console.screens.prompt", "qdeck_console.screens.help", "textual.widgets._text_area",
     "croniter", "zoneinfo", "json",
 )  # fmt: skip

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from qdeck._agent.options import Address, AgentOptions
+from qdeck._agent.options import AgentOptions, ListenAddress
 from qdeck._engine import programs, transitions
 from qdeck._engine.job_ids import new_id
 from qdeck.runtime import Agent
@@ -79,7 +79,7 @@ def _ask(address: str, path: str, method: str, headers: dict[str, str], body: by
 @asynccontextmanager
 async def running(url: str, **options: Any) -> AsyncIterator[Running]:
     """An agent that serves its API on a free port."""
-    options.setdefault("http", Address(port=0))
+    options.setdefault("http", ListenAddress(port=0))
     options.setdefault("token", TOKEN)
     events: list[dict[str, Any]] = []
     made = Running(Agent(url, AgentOptions(**options), on_event=events.append), events)

@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from core._operations.yard import Yard
-from qdeck._agent import health
-from qdeck._agent.sampling import Sampler
+from qdeck._agent import health_record
+from qdeck._agent.history_sampler import HistorySampler
 from qdeck._deck import agent_tasks, since
 from qdeck._engine import keys
 from qdeck._engine.keys import MAINTENANCE_TASKS
@@ -103,15 +103,17 @@ def _agents(deck: Writer) -> None:
     """What agents leave: samples, the last report, since when its reasons hold, and their runs."""
     rows, now = deck.snapshot().queues, time.time_ns() // 1_000_000
     for ago in (20_000, 10_000):
-        deck.write(Sampler().take(rows, now - ago))
+        deck.write(HistorySampler().take(rows, now - ago))
     report = deck.health()
     deck.write(since.note(report.findings, report.thresholds, report.at_ms))
     for task in MAINTENANCE_TASKS:
         # Long ago, so that an agent that comes claims a run at once.
         claim = deck.write(agent_tasks.claim(task, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))
-        ending = agent_tasks.Ending(summary={"error": "x"}, counters={"requeued": 2})
+        ending = agent_tasks.TaskResult(summary={"error": "x"}, counters={"requeued": 2})
         if task == "health":
-            ending = replace(ending, hash_key=health.KEY, hash_fields=health.hash_fields(report), live_ms=3_600_000)
+            ending = replace(
+                ending, hash_key=health_record.KEY, hash_fields=health_record.hash_fields(report), live_ms=3_600_000
+            )
         deck.write(agent_tasks.finish(task, claim.token, ending, now=now - 600_000))
 
 

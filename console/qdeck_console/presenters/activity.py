@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck.admin import Verb
 from qdeck_console import format as fmt
-from qdeck_console.operating import DONE
+from qdeck_console.operations import DONE
 from qdeck_console.presenters.parts import MARGIN, Naming, name_parts
 from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, safe_text, width

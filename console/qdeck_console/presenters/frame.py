@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck import UnreachableCause
 from qdeck.admin import Status
 from qdeck_console import format as fmt
+from qdeck_console.actions import READ_ONLY
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import name_parts, naming_of
 from qdeck_console.text import cut_end, safe_text, width
@@ -361,7 +362,7 @@ def _reasons_with_room(shown: Sequence[Offer], room: int) -> list[Offer]:
     for offer in shown:
         action, why = offer.action, offer.why_not
         is_act = action.group.startswith("act") or action.group == "purge"
-        if not why or why in told or not is_act or action.id == "undo" or why.startswith("read-only"):
+        if not why or why in told or not is_act or action.id == "undo" or why == READ_ONLY:
             continue
         told.add(why)
         if width(why) + 2 <= room:

@@ -18,7 +18,7 @@ from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from qdeck.admin import JobDetail, JobRecord, Kind
+    from qdeck.admin import CountedGroup, JobDetail, JobRecord
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.trace import Keyed
 
@@ -195,7 +195,7 @@ def value_at(job: JobDetail, key: str) -> object:
 
 
 def relations(
-    job: JobDetail, cells: int, *, hide: Naming, now_ms: int, related: Mapping[str, JobRecord], kin: Kind | None
+    job: JobDetail, cells: int, *, hide: Naming, now_ms: int, related: Mapping[str, JobRecord], kin: CountedGroup | None
 ) -> list[Keyed]:
     """What it waits for, what waits for it, and what a retry would do."""
     lines: list[Keyed] = []
@@ -243,7 +243,7 @@ def _reference(ref: str, job: JobRecord | None, cells: int, now_ms: int) -> Line
     return ((glyph, role), (" ", "text"), *fmt.fit(left, room), (" ", "text"), *fmt.fit(told, right, right=True))
 
 
-def _retry_words(job: JobDetail, hide: Naming, now_ms: int, kin: Kind | None) -> str:
+def _retry_words(job: JobDetail, hide: Naming, now_ms: int, kin: CountedGroup | None) -> str:
     if not job.has(Feature.ATTEMPTS):
         return retry_abroad(job.adapter)
     where = " ▸ ".join(name_parts(job.ref, hide=hide))

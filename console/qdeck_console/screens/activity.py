@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from qdeck import QdeckError, ServerUnreachable, UsageError
 from qdeck.admin import Activity
 from qdeck_console.actions import ACTIVITY, ActionHandler
+from qdeck_console.operator import NamedBatch
 from qdeck_console.pace import Paces
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch as present_batch
 from qdeck_console.presenters.activity import Later
 from qdeck_console.presenters.parts import in_height, section
-from qdeck_console.screens.acting import Done
 from qdeck_console.screens.lists import ListScreen, ListSpec, PageScreen, ReadingScreen, RowGroup
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _undo(screen: ReadingLog) -> None:
     """Undo a batch, after naming it."""
     row = screen.operation
     if row is not None and row.batch is not None:
-        screen.console.operator.name_and_undo([Done(row.batch, f"{row.verb} by {row.who}")])
+        screen.console.operator.name_and_undo(NamedBatch(row.batch, f"{row.verb} by {row.who}"))
 
 
 UNDO: Final = ActionHandler(run=_undo, reason=_why_not_undo)

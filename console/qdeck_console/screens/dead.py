@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from qdeck.admin import NATIVE, Feature, Group, Headroom, JobRecord, QueueRef, Snapshot, Verb
 from qdeck_console.actions import DEAD, ActionHandler
 from qdeck_console.leaving import SHOWN_S, Left
-from qdeck_console.operating import Wish
+from qdeck_console.operations import OperationRequest
 from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.dead import Alike, DeadSeen
 from qdeck_console.presenters.job_detail import gone_lines
@@ -311,16 +311,16 @@ class DeadScreen(JobWindowScreen):
             return ((("…", "ghost"),),) if self.view.row is not None else ()
         return present.side(detail, cells, now_ms=self.now_ms, hide=self.hide)
 
-    def everything(self) -> tuple[Wish, int | None] | None:
+    def everything(self) -> tuple[OperationRequest, int | None] | None:
         """All of the group, or all of all groups, when that was asked for or the groups have the keys."""
         group = self.group
         if self.group_view.all_marked:
             triaged = self.whole.triaged
-            wish = Wish(verb=Verb.RETRY, where=self.filter_text, states=("dead",))
-            return wish, triaged.total if triaged.exact else None
+            request = OperationRequest(verb=Verb.RETRY, where=self.filter_text, states=("dead",))
+            return request, triaged.total if triaged.exact else None
         if group is not None and (self.in_groups or self.view.all_marked):
-            wish = Wish(verb=Verb.RETRY, queues=(group.ref,), where=self.where, states=("dead",))
-            return wish, group.count if self.whole.triaged.exact else None
+            request = OperationRequest(verb=Verb.RETRY, queues=(group.ref,), where=self.where, states=("dead",))
+            return request, group.count if self.whole.triaged.exact else None
         return None
 
     def marks_words(self) -> list[Piece]:
@@ -384,10 +384,10 @@ class DeadScreen(JobWindowScreen):
     def redrive(self) -> None:
         """Retry at a rate, a sample first, and show the outcomes."""
         everything = self.everything()
-        wish = everything[0] if everything is not None else Wish(verb=Verb.RETRY, jobs=self.targets())
-        start_redrive(self.console, wish, after=self.acted)
+        request = everything[0] if everything is not None else OperationRequest(verb=Verb.RETRY, jobs=self.targets())
+        start_redrive(self.console, request, after=self.acted)
 
-    def to_write(self) -> tuple[Sequence[JobRecord], Wish | None]:
+    def to_write(self) -> tuple[Sequence[JobRecord], OperationRequest | None]:
         """The entries that are marked, that match, or that the group has."""
         everything = self.everything()
         return ((), everything[0]) if everything is not None else (self.targets(), None)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from qdeck.admin import JobRecord
     from qdeck_console.console import Console
     from qdeck_console.format import Line
-    from qdeck_console.operating import Wish
-    from qdeck_console.screens.acting import Work
+    from qdeck_console.operations import OperationRequest
+    from qdeck_console.operator import Work
 
 MOST_COPIED: Final = 100_000
 _AT_ONCE_S: Final = 0.008  # for which values are written before a key is answered
@@ -93,12 +93,12 @@ def in_memory(values: Sequence[object]) -> Export:
     return Export(fill=lambda file: file.put_all(values), count=len(values))
 
 
-def of_jobs(console: Console, jobs: Sequence[JobRecord], wish: Wish | None) -> Export:
-    """All about these jobs, or about all that a wish means, read as they are written."""
-    state = wish.states[0] if wish is not None else jobs[0].state if jobs else State.READY
+def of_jobs(console: Console, jobs: Sequence[JobRecord], request: OperationRequest | None) -> Export:
+    """All about these jobs, or about all that a request means, read as they are written."""
+    state = request.states[0] if request is not None else jobs[0].state if jobs else State.READY
 
     async def fill(file: ExportFile) -> None:
-        async for job in _each(console, jobs, wish):
+        async for job in _each(console, jobs, request):
             if file.is_dropped:
                 return
             try:
@@ -109,23 +109,25 @@ def of_jobs(console: Console, jobs: Sequence[JobRecord], wish: Wish | None) -> E
 
     return Export(
         fill=fill,
-        count=None if wish is not None else len(jobs),
+        count=None if request is not None else len(jobs),
         noun="dead letter" if state == State.DEAD else f"{state} job",
         name=state,
     )
 
 
-async def _each(console: Console, jobs: Sequence[JobRecord], wish: Wish | None) -> AsyncIterator[JobRecord]:
-    if wish is None:
+async def _each(
+    console: Console, jobs: Sequence[JobRecord], request: OperationRequest | None
+) -> AsyncIterator[JobRecord]:
+    if request is None:
         for job in jobs:
             yield job
         return
     snapshot = console.latest.snapshot
     rows = snapshot.queues if snapshot is not None else ()
-    for ref in wish.queues or tuple(row.ref for row in rows if row.dead):
+    for ref in request.queues or tuple(row.ref for row in rows if row.dead):
         cursor: str | None = None
         while True:
-            page = await console.reader.page(ref, state=wish.states, where=wish.where, cursor=cursor, most=_PAGE)
+            page = await console.reader.page(ref, state=request.states, where=request.where, cursor=cursor, most=_PAGE)
             for job in page.jobs:
                 yield job
             cursor = page.cursor

@@ -262,10 +262,7 @@ class FrameScreen(Screen[None]):
         offers = [
             Offer(action, self.verb(action), self.why_not(action.id)) for action in actions if self.is_offered(action)
         ]
-        note = self.note()
-        if self.picture.is_lost and (not note or note[0][0].startswith("∅ read-only")):
-            note = [(":reconnect", "accent bold"), (" tries now", "muted")]
-        return frame.footer(offers, note, cells, hides=self.console.painter.palette is SIXTEEN)
+        return frame.footer(offers, self.note(), cells, hides=self.console.painter.palette is SIXTEEN)
 
     def on_resize(self) -> None:
         """Chooses what fits."""
@@ -301,7 +298,7 @@ class FrameScreen(Screen[None]):
 
     def do_undo(self) -> None:
         """Undoes this console's last batch, after naming it."""
-        self.console.operator.undo()
+        self.console.operator.undo_last()
 
     def copied(self) -> tuple[str, str]:
         """What `y` takes: what it is in a word, and its text."""

@@ -9,7 +9,7 @@ from qdeck import QdeckError
 from qdeck.admin import PRIORITIES, Feature, PlanEntry, Verb, difference, has_feature, new_body
 from qdeck_console.actions import ActionHandler, verb_of
 from qdeck_console.leaving import Left
-from qdeck_console.operating import Wish, it, outcome
+from qdeck_console.operations import OperationRequest, outcome
 from qdeck_console.screens.editor import edit
 from qdeck_console.screens.frame import FrameScreen
 
@@ -43,7 +43,7 @@ class JobActing(FrameScreen):
         """Return the row under the cursor."""
         return self.main_list.row
 
-    def everything(self) -> tuple[Wish, int | None] | None:
+    def everything(self) -> tuple[OperationRequest, int | None] | None:
         """Return all that match, when that was asked for: what to plan (its verb does not matter), and how many."""
         return None
 
@@ -77,7 +77,7 @@ def why_not_act(action: str, screen: JobActing) -> str:
     return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
 
 
-def _why_not_all(action: str, screen: JobActing, asked: Wish) -> str:
+def _why_not_all(action: str, screen: JobActing, asked: OperationRequest) -> str:
     if action == "edit":
         return _ONE
     states = asked.states
@@ -87,8 +87,8 @@ def _why_not_all(action: str, screen: JobActing, asked: Wish) -> str:
     return "" if not states or set(states) & set(_states(action)) else f"they are {states[0]}"
 
 
-def _foreign_of(screen: JobActing, asked: Wish) -> str | None:
-    """Return the one adapter that all queues of a wish are of, where it says for which states its verbs are."""
+def _foreign_of(screen: JobActing, asked: OperationRequest) -> str | None:
+    """Return the one adapter that all queues of a request are of, where it says for which states its verbs are."""
     judged = screen.picture.judged
     adapters = {entry.row.adapter for entry in map(judged.of, asked.queues) if entry is not None}
     name = adapters.pop() if len(adapters) == 1 else None
@@ -110,14 +110,14 @@ def _act(action: str, screen: JobActing) -> None:
     jobs = screen.targets()
     priority = _next_priority(jobs[0].priority if jobs else None, action) if verb is Verb.REPRIORITISE else None
     if everything is None:
-        wish = Wish(verb=verb, jobs=jobs, priority=priority)
+        request = OperationRequest(verb=verb, jobs=jobs, priority=priority)
     else:
         asked = everything[0]
-        wish = Wish(
+        request = OperationRequest(
             verb=verb, queues=asked.queues, where=asked.where, states=asked.states, stuck=asked.stuck,
             priority=priority,
         )  # fmt: skip
-    screen.console.operator.start(wish, after=screen.acted)
+    screen.console.operator.start(request, after=screen.acted)
 
 
 def _open_editor(screen: JobActing) -> None:
@@ -143,7 +143,7 @@ async def _edit(console: Console, job: JobRecord) -> None:
     entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, version=draft.version, verb="edit")
     skip = difference(job, entry, 0)
     if skip is not None:
-        console.say(f"not edited: {it(skip.why)}", "warn", "▲")
+        console.say(f"not edited: {skip.sentence}", "warn", "▲")
         return
 
     def check(text: str) -> str:

@@ -21,7 +21,7 @@ from qdeck_console.widgets.lines import Item, LineList, Lines, Window
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck_console.operating import Wish
+    from qdeck_console.operations import OperationRequest
     from qdeck_console.screens.export import Export
 
 _TIMES: Final = 12  # what a step of a search took, between two of them
@@ -258,7 +258,7 @@ class JobWindowScreen(JobListScreen):
         return bool(self.seen.part.rows)
 
     @abstractmethod
-    def to_write(self) -> tuple[Sequence[JobRecord], Wish | None]:
+    def to_write(self) -> tuple[Sequence[JobRecord], OperationRequest | None]:
         """What is written to a file: some jobs, or all that match, which are read as they are written."""
 
     def to_export(self) -> Export:

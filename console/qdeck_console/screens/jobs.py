@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from qdeck.admin import NATIVE, Feature, JobRecord, Snapshot, State, Verb, newest_first
 from qdeck_console.actions import JOBS, QUEUES, ActionHandler
 from qdeck_console.leaving import Left
-from qdeck_console.operating import Wish
+from qdeck_console.operations import OperationRequest
 from qdeck_console.presenters import jobs as present
 from qdeck_console.presenters.job_detail import gone_lines, job_lines
 from qdeck_console.presenters.parts import MARGIN, name_parts
@@ -201,21 +201,23 @@ class JobsScreen(JobWindowScreen, QueueActing):
             return ((("…", "ghost"),),) if self.view.row is not None else ()
         return job_lines(detail, cells, now_ms=self.now_ms, hide=self.hide)
 
-    def everything(self) -> tuple[Wish, int | None] | None:
+    def everything(self) -> tuple[OperationRequest, int | None] | None:
         """All jobs of this list that match."""
         if not self.view.all_marked or self.queue is None:
             return None
         part = self.seen.part
-        wish = Wish(verb=Verb.CANCEL, queues=(self.queue,), where=self.filter_text, states=(self.state.value,))
-        return wish, part.total if part.exact else None
+        request = OperationRequest(
+            verb=Verb.CANCEL, queues=(self.queue,), where=self.filter_text, states=(self.state.value,)
+        )
+        return request, part.total if part.exact else None
 
-    def to_write(self) -> tuple[Sequence[JobRecord], Wish | None]:
+    def to_write(self) -> tuple[Sequence[JobRecord], OperationRequest | None]:
         """The jobs that are marked, or all of the list that match."""
         if self.view.marks:
             return self.targets(), None
         states = (self.state.value,)
         queues = () if self.queue is None else (self.queue,)
-        return (), Wish(verb=Verb.CANCEL, queues=queues, where=self.filter_text, states=states)
+        return (), OperationRequest(verb=Verb.CANCEL, queues=queues, where=self.filter_text, states=states)
 
     def turn(self, step: int) -> None:
         """Show the next state with jobs; the very next when all are empty."""
@@ -249,13 +251,13 @@ class JobsScreen(JobWindowScreen, QueueActing):
         if target is None:
             return
         if everything is None:
-            wish = Wish(verb=Verb.MOVE, jobs=jobs, target=target)
+            request = OperationRequest(verb=Verb.MOVE, jobs=jobs, target=target)
         else:
-            wish = Wish(
+            request = OperationRequest(
                 verb=Verb.MOVE, queues=everything[0].queues, where=everything[0].where, states=everything[0].states,
                 target=target,
             )  # fmt: skip
-        await self.console.operator.act(wish, self.acted)
+        await self.console.operator.act(request, self.acted)
 
     def _refilter(self) -> None:
         self.view.forget()

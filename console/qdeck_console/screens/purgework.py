@@ -21,7 +21,7 @@ from qdeck.admin import (
     save_settings,
 )
 from qdeck_console.newfile import check_new_file, new_file
-from qdeck_console.operating import outcome
+from qdeck_console.operations import outcome
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun, RuleRow
@@ -163,7 +163,7 @@ class PurgeWork:
     @property
     def was_undone(self) -> bool:
         """Whether what the plan did was taken back since."""
-        back = self.console.operator.went_back.get(self.result.batch) if self.result is not None else None
+        back = self.console.operator.undone.get(self.result.batch) if self.result is not None else None
         return back is not None and not back.skipped and back.error is None
 
     def applied(self) -> Applied | None:
@@ -173,8 +173,8 @@ class PurgeWork:
             return None
         why = result.error or str(result.stopped or "") or (result.skipped[0].why if result.skipped else "")
         # What was done since comes first, and what went back as far as it could is not undone again.
-        is_last = any(done.batch == result.batch for done in operator.last())
-        back = operator.went_back.get(result.batch)
+        is_last = any(last.batch == result.batch for last in operator.batches[-1:])
+        back = operator.undone.get(result.batch)
         return Applied(
             count=result.applied, left=result.skipped_count, why=why, lost=result.applied - result.undoable,
             undo_until_ms=result.undo_until_ms if result.undoable and is_last else None,

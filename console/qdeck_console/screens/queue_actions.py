@@ -7,7 +7,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from qdeck import QdeckError
 from qdeck.admin import Feature, State
 from qdeck_console.actions import ActionHandler
 from qdeck_console.presenters.parts import name_parts
@@ -30,13 +29,9 @@ class QueueActing(FrameScreen):
 
 
 def _why_not_pause(screen: QueueActing) -> str:
-    console, row = screen.console, screen.queue_row
-    if console.context.read_only:
-        return "read-only: nothing can be changed"
-    if console.latest.is_lost:
-        return "server lost"
-    if row is None:
-        return "no queue under the cursor"
+    why, row = screen.console.operator.why_not_write(), screen.queue_row
+    if why or row is None:
+        return why or "no queue under the cursor"
     if not row.has(Feature.PAUSE):
         return f"{row.adapter} cannot pause a queue"
     return "the queue cannot be read" if row.problem is not None else ""
@@ -51,15 +46,10 @@ def _toggle(screen: QueueActing) -> None:
     short = " ▸ ".join(name_parts(ref, hide=screen.hide))
 
     async def act() -> None:
-        try:
-            await (console.writer.resume(ref) if resume else console.writer.pause(ref))
-        except (QdeckError, OSError) as error:
-            console.say(str(error), "bad", "✗")
-            return
+        await (console.writer.resume(ref) if resume else console.writer.pause(ref))
         console.say(f"{short} {'resumed' if resume else 'paused'}", "ok", "✓")
-        console.feed.poke()
 
-    console.run_worker(act(), group="act", exit_on_error=False)
+    console.operator.run(act(), "resume" if resume else "pause")
 
 
 def _pause_label(screen: QueueActing) -> str:
@@ -93,11 +83,11 @@ def _count(row: QueueRow, action: str) -> int:
 def _retry(screen: QueueActing) -> None:
     """Let all its dead letters run again, after the plan was shown."""
     from qdeck.admin import Verb
-    from qdeck_console.operating import Wish
+    from qdeck_console.operations import OperationRequest
 
     if screen.queue_row is not None:
-        wish = Wish(verb=Verb.RETRY, queues=(screen.queue_row.ref,), states=(State.DEAD.value,))
-        screen.console.operator.start(wish)
+        request = OperationRequest(verb=Verb.RETRY, queues=(screen.queue_row.ref,), states=(State.DEAD.value,))
+        screen.console.operator.start(request)
 
 
 def _move(screen: QueueActing) -> None:
@@ -106,7 +96,7 @@ def _move(screen: QueueActing) -> None:
 
     async def act() -> None:
         from qdeck.admin import Verb
-        from qdeck_console.operating import Wish
+        from qdeck_console.operations import OperationRequest
 
         if row is None:
             return
@@ -114,8 +104,8 @@ def _move(screen: QueueActing) -> None:
         target = await ask_target(screen.console, f"Move all that waits in {where}", row.ref)
         if target is not None:
             states = tuple(state.value for state in _STATES["move"])
-            wish = Wish(verb=Verb.MOVE, queues=(row.ref,), states=states, target=target)
-            await screen.console.operator.act(wish)
+            request = OperationRequest(verb=Verb.MOVE, queues=(row.ref,), states=states, target=target)
+            await screen.console.operator.act(request)
 
     screen.console.operator.run(act(), "move")
 

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from qdeck import QdeckError
 from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
 from qdeck_console.format import counted
-from qdeck_console.operating import make_plan, outcome
+from qdeck_console.operations import make_plan, outcome
 from qdeck_console.pace import Pace
 from qdeck_console.presenters.parts import in_height
 from qdeck_console.presenters.redrive import MOST_SAMPLED, WATCHING, Drive, around, redrive_lines
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import Outcomes, Plan, Tally
     from qdeck_console.console import Console
-    from qdeck_console.operating import Wish
+    from qdeck_console.operations import OperationRequest
 
 WIDEST: Final = 96
 _RATE, _SAMPLE = "20", 10
@@ -36,9 +36,9 @@ _MOST_WATCHED: Final = 50_000  # jobs whose outcomes are requested again and aga
 _DRAW_S: Final = 0.5
 
 
-def start(console: Console, wish: Wish, *, after: Callable[[], None] | None = None) -> None:
+def start(console: Console, request: OperationRequest, *, after: Callable[[], None] | None = None) -> None:
     """Plans, asks for the rate and how large a sample, asks whether to do it, and does it on a page of its own."""
-    console.operator.run(_redrive(console, wish, after), "redrive")
+    console.operator.run(_redrive(console, request, after), "redrive")
 
 
 def read_rate(text: str) -> float | None:
@@ -60,7 +60,7 @@ def _check_sample(text: str) -> str:
     return "" if text.isdigit() and 0 < int(text) < 1_000_000 else "write a whole number"
 
 
-async def _redrive(console: Console, wish: Wish, after: Callable[[], None] | None) -> None:
+async def _redrive(console: Console, request: OperationRequest, after: Callable[[], None] | None) -> None:
     operator = console.operator
     work = operator.work
 
@@ -69,7 +69,7 @@ async def _redrive(console: Console, wish: Wish, after: Callable[[], None] | Non
             work.done = scanned
 
     plan, left_out = await make_plan(
-        console.reader, wish, progress=looked, cancelled=lambda: work is not None and work.cancelled
+        console.reader, request, progress=looked, cancelled=lambda: work is not None and work.cancelled
     )
     if not plan.count:
         console.say(f"nothing to retry: {left_out[0].why if left_out else 'none matches'}", "warn", "▲")

@@ -10,7 +10,7 @@ from qdeck.admin import Code, Entry, Feature, SkipCode, Verb, concerns_all, pars
 from qdeck_console.actions import STUCK
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
-from qdeck_console.operating import Wish
+from qdeck_console.operations import OperationRequest
 from qdeck_console.pace import Paces
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.frame import role_of
@@ -97,12 +97,12 @@ class StuckScreen(JobListScreen):
         """The job that a row shows."""
         return row.job if isinstance(row, Stuck) else None
 
-    def everything(self) -> tuple[Wish, int | None] | None:
+    def everything(self) -> tuple[OperationRequest, int | None] | None:
         """All stuck jobs that match, of every queue."""
         if not self.view.all_marked:
             return None
-        wish = Wish(verb=Verb.REQUEUE, where=self.filter_text, states=("running",), stuck=True)
-        return wish, None if self.filter_text else self.seen.total
+        request = OperationRequest(verb=Verb.REQUEUE, where=self.filter_text, states=("running",), stuck=True)
+        return request, None if self.filter_text else self.seen.total
 
     def wants(self) -> Reader | None:
         """The stuck jobs of the queues that have some, as the core finds them, and their owners."""

@@ -18,7 +18,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from qdeck import InvalidOption
-from qdeck.runtime import host_and_port, is_loopback, is_passed_on, module_command
+from qdeck.runtime import host_and_port, is_forwarded, is_loopback, module_command
 from qdeck_console.serving.visit import END_S, MOST_MESSAGE, Visit
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class ConsoleServer:
         origin = request.headers.get("Origin")
         if origin is not None and _origin(origin) not in self._own_origins(host):
             raise web.HTTPForbidden(text="this page is not of this server\n")
-        if not self._login.is_needed and is_passed_on(request.headers):
+        if not self._login.is_needed and is_forwarded(request.headers):
             raise web.HTTPForbidden(text="a proxy passed this on: start qdeck serve with a login\n")
         return await handler(request)
 

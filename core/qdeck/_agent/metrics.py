@@ -41,14 +41,14 @@ _QUEUE: Final = ("adapter", "queue")
 
 
 def expose(
-    seen: Snapshot, report: Mapping[str, Any], tasks: Sequence[AgentTask], life: Sequence[LifeCycleCount] = ()
+    snapshot: Snapshot, report: Mapping[str, Any], tasks: Sequence[AgentTask], life: Sequence[LifeCycleCount] = ()
 ) -> bytes:
-    """The text of `/metrics`."""
+    """Return the text of `/metrics`."""
     registry = CollectorRegistry()
     registry.register(
-        _Collected([*_queues(seen), *_health(seen, report), *_purge(tasks), *_agents(tasks), *_life(life)])
+        _Collected([*_queues(snapshot), *_health(snapshot, report), *_purge(tasks), *_agents(tasks), *_life(life)])
     )
-    # A name of another system's queue may hold anything, and somebody may read this in a terminal.
+    # A name of another system's queue may have any character, and this may be shown in a terminal.
     return _OBEYED.sub(lambda found: "\\" + json_escape(found[0]), generate_latest(registry).decode()).encode()
 
 
@@ -60,8 +60,8 @@ class _Collected(Collector):
         return self._found
 
 
-def _queues(seen: Snapshot) -> Iterable[Metric]:
-    rows = seen.queues  # what of a queue cannot be read is None, and left out
+def _queues(snapshot: Snapshot) -> Iterable[Metric]:
+    rows = snapshot.queues  # counts that cannot be read are None, and left out
     sizes = GaugeMetricFamily("qdeck_health_queue_size", "Jobs of a queue in a state", labels=(*_QUEUE, "state"))
     for row in rows:
         for state in STATES:
@@ -100,15 +100,15 @@ def _gauge(rows: Sequence[QueueRow], name: str, about: str, field: str) -> Metri
     return family
 
 
-def _health(seen: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
+def _health(snapshot: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
     yield GaugeMetricFamily(
-        "qdeck_health_status", "0 healthy, 1 degraded, 2 unhealthy", value=VERDICTS[seen.status.value]
+        "qdeck_health_status", "0 healthy, 1 degraded, 2 unhealthy", value=VERDICTS[snapshot.status.value]
     )
     found = GaugeMetricFamily(
         "qdeck_health_findings", "Findings of the last look", labels=("code", "severity", *_QUEUE)
     )
     for labels, count in Counter(
-        (one.code.value, one.severity.value, *(one.queue or ("", ""))) for one in seen.findings
+        (one.code.value, one.severity.value, *(one.queue or ("", ""))) for one in snapshot.findings
     ).items():
         found.add_metric(labels, count)
     yield found
@@ -117,20 +117,20 @@ def _health(seen: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
     older = whole(errors.get("stuck_vm_count"))
     # The document's name and count: what is older than its threshold, stuck or late, without VMPooler's requests.
     about = "Jobs older than the threshold, as the health report counts them in stuck_vm_count"
-    value = seen.totals.stuck + seen.totals.late if older is None else older
+    value = snapshot.totals.stuck + snapshot.totals.late if older is None else older
     yield GaugeMetricFamily("qdeck_health_stuck_vms_count", about, value=value)
     if (orphans := whole(errors.get("orphaned_count"))) is not None:
         yield GaugeMetricFamily("qdeck_health_orphaned_count", "Records that belong to no job", value=orphans)
-    rates = [row.out_per_s for row in seen.queues if row.out_per_s is not None]
+    rates = [row.out_per_s for row in snapshot.queues if row.out_per_s is not None]
     if rates:
         yield GaugeMetricFamily("qdeck_health_processing_rate", "Jobs that ended a minute", value=60 * sum(rates))
-    memory = seen.server.memory_bytes
+    memory = snapshot.server.memory_bytes
     if memory is not None:
         yield GaugeMetricFamily("qdeck_server_memory_bytes", "Memory that the server uses", value=memory)
-    if seen.workers_alive is not None:
-        yield GaugeMetricFamily("qdeck_workers_alive", "Living workers", value=seen.workers_alive)
+    if snapshot.workers_alive is not None:
+        yield GaugeMetricFamily("qdeck_workers_alive", "Living workers", value=snapshot.workers_alive)
     unknown = GaugeMetricFamily("qdeck_notice", "1 for each thing that cannot be read, and why", labels=("message",))
-    for notice in seen.notices:
+    for notice in snapshot.notices:
         unknown.add_metric((notice,), 1)
     yield unknown
 
@@ -165,7 +165,7 @@ _LIFE: Final = ("service", "type", "tier")
 
 
 def _life(counts: Sequence[LifeCycleCount]) -> Iterable[Metric]:
-    """What happened to temporary queues: how many were made and how they ended, and what went with them."""
+    """Yield what happened to temporary queues: how many were made and how they ended, and what they held."""
     events = CounterMetricFamily(
         "qdeck_temporary_queues", "Temporary queues, by what happened", labels=("event", *_LIFE)
     )

@@ -1,4 +1,4 @@
-"""What an agent is asked to do."""
+"""Options of an agent: which tasks, how often, and its API."""
 
 from __future__ import annotations
 
@@ -19,11 +19,18 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE: Final = "QDECK_HTTP_TOKEN"  # noqa: S105 - the name of a variable
 MAINTAIN_S: Final = 10.0
 LEASE_S: Final = 15.0
-LEAST_TOKEN: Final = 16
+MIN_TOKEN: Final = 16
 READ_ONLY: Final = "open it for writing"
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{1,5}))?")
-_PASSED_ON: Final = frozenset(
-    ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")  # what proxies add
+_PROXY_HEADERS: Final = frozenset(
+    (
+        "forwarded",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-real-ip",
+    )  # headers that proxies add
 )
 
 
@@ -36,18 +43,19 @@ def is_loopback(host: str) -> bool:
 
 
 def host_and_port(header: str) -> tuple[str, int | None] | None:
-    """The name or address of a Host header in lower case, without brackets, and the port; None when malformed."""
+    """Return the name or address of a Host header in lower case, without brackets, and the port; None when
+    malformed."""
     found = _HOST.fullmatch(header.lower())
     return found and (found[1] or found[2], int(found[3]) if found[3] else None)
 
 
-def is_passed_on(headers: Iterable[str]) -> bool:
-    """Whether a proxy passed the request on: then it may come from anywhere."""
-    return not _PASSED_ON.isdisjoint(name.lower() for name in headers)
+def is_forwarded(headers: Iterable[str]) -> bool:
+    """Return whether a proxy forwarded the request: then it may come from anywhere."""
+    return not _PROXY_HEADERS.isdisjoint(name.lower() for name in headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class ListenAddress:
     """Where the API listens."""
 
     host: str = "127.0.0.1"
@@ -59,18 +67,18 @@ class Address:
         return is_loopback(self.host)
 
     @classmethod
-    def parse(cls, text: str) -> Address:
-        """Reads `HOST:PORT`, `:PORT` or `PORT`; without a host it is loopback."""
+    def parse(cls, text: str) -> ListenAddress:
+        """Read `HOST:PORT`, `:PORT` or `PORT`; the default host is loopback."""
         host, _, port = text.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")
         if not port.isdecimal() or int(port) > 65535 or (":" in bare and bare == host):
-            raise InvalidOption(f"{text!r} is no HOST:PORT", hint="write 127.0.0.1:9180, or [::1]:9180")
+            raise InvalidOption(f"{text!r} is not HOST:PORT", hint="write 127.0.0.1:9180, or [::1]:9180")
         return cls(host=bare or "127.0.0.1", port=int(port))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """What an agent does, and how often. An interval of None is never; all are seconds."""
+    """Which tasks an agent runs, and how often. An interval of None is never; all are seconds."""
 
     purge_every: float | None = None
     health_every: float | None = None
@@ -79,7 +87,7 @@ class AgentOptions:
     history_keep_s: float = 86_400.0
     maintain_every: float = MAINTAIN_S
     lease: float = LEASE_S
-    http: Address | None = None
+    http: ListenAddress | None = None
     token: str | None = field(default=None, repr=False)
     allow_purge: bool = False
     read_only: bool = False
@@ -95,8 +103,8 @@ class AgentOptions:
             value = getattr(self, name)
             if value is not None and not 0.05 <= value <= 31 * 86_400:
                 raise InvalidOption(f"{name} of {value} s", hint="give at least 0.05 s and at most 31 days")
-        if self.token is not None and len(self.token) < LEAST_TOKEN:
-            hint = f"give at least {LEAST_TOKEN} characters, for instance those of `openssl rand -hex 32`"
+        if self.token is not None and len(self.token) < MIN_TOKEN:
+            hint = f"give at least {MIN_TOKEN} characters, for instance those of `openssl rand -hex 32`"
             raise InvalidOption(f"the HTTP token has only {len(self.token)} characters", hint=hint)
 
 
@@ -112,10 +120,10 @@ def from_configuration(
     read_only_hint: str | None = None,
     adapters: tuple[str, ...] = (),
 ) -> AgentOptions:
-    """The options of `qdeck.toml`, with what was given on the command line in their place.
+    """Return the options of `qdeck.toml`, replaced by those of the command line.
 
-    An interval that is given switches its task on; otherwise the file's `…_enabled` does. With `read_only_hint`, which
-    says why nothing may be written, the agent only looks.
+    A given interval enables its task; otherwise the file's `…_enabled` does. With `read_only_hint`, which explains why
+    nothing may be written, the agent only reads.
     """
     settings = configuration.settings
     purge, health, agent = settings.purge, settings.health, settings.agent
@@ -126,8 +134,8 @@ def from_configuration(
         clean_every=clean_every or agent.clean_interval or None,
         history_every=agent.history_interval if agent.history_hours else None,
         history_keep_s=agent.history_hours * 3600,
-        http=None if address is None else Address.parse(address),
-        # An empty one is none: a variable that is set to nothing must not be a token that anybody can guess.
+        http=None if address is None else ListenAddress.parse(address),
+        # An empty token counts as none: an empty variable must not be a token that anybody can guess.
         token=token or configuration.agent_token() or None,
         allow_purge=agent.allow_purge,
         read_only=read_only_hint is not None or (target is not None and target.read_only),

@@ -1,6 +1,6 @@
-"""Purges as the agent does them: a plan, then exactly that plan, and what to tell of it.
+"""Purges of the agent: make a plan, apply it, and report it.
 
-The plan is kept for as long as the purge takes. What a purge did is undone by its batch, which the server knows.
+The plan is kept for as long as the purge takes. A purge is undone by its batch, which the server keeps.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from qdeck.adapters.plans import PlanEntry
     from qdeck.admin import AsyncReader
 
-MOST_SKIPS: Final = 100  # told one by one
+MAX_SKIPS: Final = 100  # listed one by one
 
 
 @dataclass(slots=True)
-class Taken:
-    """What a rule takes, as it is told in the log: how many, how old the oldest is, and why, of one of them."""
+class RuleTotals:
+    """What a rule removes, for the log: number, bytes, and age and reason of the oldest."""
 
     count: int = 0
     oldest_s: float = 0.0
@@ -36,14 +36,14 @@ class Taken:
     reason: str = ""
 
     def add(self, entry: PlanEntry) -> None:
-        """Counts an entry."""
+        """Count an entry."""
         self.count += 1
         self.bytes += entry.bytes
         if not self.reason or (entry.age_s or 0.0) > self.oldest_s:
             self.oldest_s, self.reason = entry.age_s or 0.0, entry.reason
 
-    def told(self) -> dict[str, Any]:
-        """For the log."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the totals for the log."""
         return {
             "count": self.count,
             "oldest_age": round(self.oldest_s, 3),
@@ -73,28 +73,28 @@ async def planned(
 
 
 def by_rule(plan: Plan) -> dict[str, Any]:
-    """What each rule takes, for the log."""
-    found: dict[str, Taken] = {}
+    """Return what each rule removes, for the log."""
+    found: dict[str, RuleTotals] = {}
     for entry in plan.entries():
-        found.setdefault(entry.rule or "", Taken()).add(entry)
-    return {rule: taken.told() for rule, taken in found.items()}
+        found.setdefault(entry.rule or "", RuleTotals()).add(entry)
+    return {rule: totals.as_json() for rule, totals in found.items()}
 
 
 def summary(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
-    """What the log tells of a purge: counts, ages, reasons, and what was done."""
-    told: dict[str, Any] = {"dry_run": result is None, "planned": plan.count, "bytes": plan.tail.bytes}
-    told["rules"] = by_rule(plan)
+    """Return a purge for the log: counts, ages, reasons, and the result."""
+    found: dict[str, Any] = {"dry_run": result is None, "planned": plan.count, "bytes": plan.tail.bytes}
+    found["rules"] = by_rule(plan)
     if result is not None:
-        told |= {"applied": result.applied, "skipped": result.skipped_count, "batch": result.batch}
+        found |= {"applied": result.applied, "skipped": result.skipped_count, "batch": result.batch}
         if result.undo_until_ms is not None:
-            told["undo_until"] = iso(result.undo_until_ms)
+            found["undo_until"] = iso(result.undo_until_ms)
         if result.error is not None:
-            told["error"] = result.error
-    return told
+            found["error"] = result.error
+    return found
 
 
 def plan_document(plan: Plan, limit: int) -> dict[str, Any]:
-    """A dry run as the API tells it; `more` is how many entries were left out."""
+    """Return a dry run for the API; `more` is the number of entries left out."""
     entries: list[dict[str, Any]] = []
     for entry in plan.entries():
         if len(entries) == limit:
@@ -121,12 +121,12 @@ def plan_document(plan: Plan, limit: int) -> dict[str, Any]:
         "bytes": tail.bytes,
         "entries": entries,
         "more": plan.count - len(entries),
-        "skipped": [skip.as_json() for skip in tail.skipped[:MOST_SKIPS]],
+        "skipped": [skip.as_json() for skip in tail.skipped[:MAX_SKIPS]],
     }
 
 
 def batch_document(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
-    """A purge that was done, as the API tells it."""
+    """Return an applied purge for the API."""
     if result is None:
         return {"batch": None, "dry_run": False, "counts": {}, "applied": 0, "skipped": [], "undo_until": None}
     return {
@@ -134,7 +134,7 @@ def batch_document(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
         "dry_run": False,
         "counts": dict(plan.tail.rules),
         "applied": result.applied,
-        "skipped": [skip.as_json() for skip in result.skipped[:MOST_SKIPS]],
+        "skipped": [skip.as_json() for skip in result.skipped[:MAX_SKIPS]],
         "undo_until": iso(result.undo_until_ms),
         "error": result.error,
     }

@@ -1,4 +1,4 @@
-"""Runs of maintenance tasks: each is claimed by one agent, under a lease and a token, on the server's clock."""
+"""Runs of maintenance tasks: one agent claims each, under a lease and a token, by the server's clock."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ EVERY: Final = "every_s"  # in a summary: the seconds between two runs
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The answer to a claim: a run with its token, or how long to wait."""
+class TaskClaim:
+    """The reply to a claim: a run with its token, or how long to wait."""
 
     token: int
     wait_ms: int
@@ -30,8 +30,8 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """What a run leaves: a summary, counters that grow, and perhaps a hash that it replaces."""
+class TaskResult:
+    """The result of a run: a summary, counters to add, and perhaps a hash to replace."""
 
     outcome: str = "done"
     summary: Mapping[str, Any] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTask:
-    """A maintenance task as the server knows it: its last run, whoever did it, and what its runs added up to."""
+    """A maintenance task as the server keeps it: its last run and agent, and the sums of its runs."""
 
     name: str
     holder: str = ""
@@ -58,33 +58,33 @@ class AgentTask:
 
     @property
     def next_ms(self) -> int | None:
-        """When the next run is due, if the agent that did the last one is still there, or another in its place."""
+        """Return when the next run is due, if an agent still runs."""
         every_ms = score_ms(every, 1000) if isinstance(every := self.summary.get(EVERY), int | float) else None
         return None if self.started_ms is None or every_ms is None else self.started_ms + every_ms
 
 
 def key(task: str) -> bytes:
-    """The key of a maintenance task; on a cluster in one slot with what it leaves, as `qdeck:health` of `health`."""
+    """Return the key of a maintenance task; on a cluster in one slot with its hash, as `qdeck:health` of `health`."""
     return f"qdeck:agent:{{qdeck:{task}}}".encode()
 
 
 def claim(
     task: str, agent: str, *, every_ms: int, lease_ms: int, aligned: bool = False, now: int = 0
-) -> Program[Claim]:
-    """Asks for the next run of a maintenance task. `aligned` runs start at whole multiples of the interval."""
+) -> Program[TaskClaim]:
+    """Claim the next run of a maintenance task. `aligned` runs start at whole multiples of the interval."""
     args: list[Arg] = [now, "claim", agent, every_ms, lease_ms, int(aligned), secrets.token_hex(8)]
     token, wait, at, started = yield from scripts.run(_script(), [key(task)], args)
-    return Claim(token, wait, at, started)
+    return TaskClaim(token, wait, at, started)
 
 
 def renew(task: str, token: int, lease_ms: int, now: int = 0) -> Program[bool]:
-    """Keeps a run; False when it is another's."""
+    """Renew the lease of a run; return False when another agent has the run."""
     kept = yield from scripts.run(_script(), [key(task)], [now, "renew", token, lease_ms])
     return bool(kept)
 
 
-def finish(task: str, token: int, ending: Ending, now: int = 0) -> Program[bool]:
-    """Ends a run and writes what it leaves, in one step; False when the run is another's, and nothing was written."""
+def finish(task: str, token: int, ending: TaskResult, now: int = 0) -> Program[bool]:
+    """End a run and store its result, in one step; return False when another agent has the run."""
     counters = {name: count for name, count in ending.counters.items() if count}
     args: list[Arg] = [now, "finish", token, ending.outcome, codec.encode_json(ending.summary), ending.live_ms]
     args.append(len(counters))
@@ -98,19 +98,19 @@ def finish(task: str, token: int, ending: Ending, now: int = 0) -> Program[bool]
 
 
 def count(task: str, counters: Mapping[str, int]) -> Program[None]:
-    """Adds to the counters of a maintenance task what was done outside its runs."""
+    """Add to the counters of a maintenance task, outside of its runs."""
     calls: list[Command] = [(b"HINCRBY", key(task), f"n:{name}", more) for name, more in counters.items() if more]
     if calls:
         yield calls
 
 
 def read(tasks: Sequence[str]) -> Program[list[AgentTask]]:
-    """The maintenance tasks as the server knows them, with plain reads."""
+    """Return the maintenance tasks, with plain reads."""
     replies = yield ask((b"TIME",), *((b"HGETALL", key(task)) for task in tasks))
     now = reads.stamp(replies[0]) or reads.local_ms()
     found = []
     for task, flat in zip(tasks, replies[1:], strict=True):
-        # A key that is not ours: health reports it, and the other tasks are shown.
+        # A key of another program: health reports it, and the other tasks are shown.
         found.append(_task(task, {} if reads.is_broken(flat) else dict(reads.pairs(flat)), now))
     return found
 

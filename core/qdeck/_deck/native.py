@@ -15,7 +15,7 @@ from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._engine import keys
 from qdeck._engine.stored_numbers import require_integer
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, UsageError
-from qdeck._redis import keyspace, reads
+from qdeck._redis import keyspace_scan, reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import LOST, is_error
 from qdeck._settings.thresholds import Thresholds
@@ -99,7 +99,7 @@ class Memory:
     names: list[str] = field(default_factory=list)
     registered: int = -1
     named_ms: int = 0
-    strays: keyspace.Strays = field(default_factory=keyspace.Strays)
+    strays: keyspace_scan.UnregisteredQueues = field(default_factory=keyspace_scan.UnregisteredQueues)
     searched_ms: int = 0  # by this machine's clock, as no other is known when a look begins
     parts: list[Part] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)  # new ones, to be read at the next look
@@ -224,12 +224,12 @@ def _notices(stamp: Any, info: Any) -> list[str]:
     return notices
 
 
-def _search(memory: Memory) -> keyspace.KeySearch:
+def _search(memory: Memory) -> keyspace_scan.KeySearch:
     def take(found: Sequence[bytes]) -> None:
         names = (_text(raw[1 : -len(b"}:meta")]) for raw in found)
         memory.strays.names.update(name for name in names if name and "}" not in name)
 
-    return keyspace.KeySearch(memory.strays, b"{*}:meta", None, take)
+    return keyspace_scan.KeySearch(memory.strays, b"{*}:meta", None, take)
 
 
 def _search_due(memory: Memory) -> list[Command]:
@@ -268,7 +268,7 @@ def _discover(memory: Memory, size: Any, steps: Sequence[Any], now: int, notices
     elif memory.strays.names - set(memory.names):
         memory.rename({*memory.names, *memory.strays.names})
     if memory.registered <= 0 and not memory.strays.passes and not is_refused:
-        yield from keyspace.sweep([search], is_first=is_first)
+        yield from keyspace_scan.sweep([search], is_first=is_first)
         if not memory.strays.passes:
             notices.append("the server has many keys, and no registry of queues: not all keys were looked at yet")
         memory.rename(memory.strays.names)

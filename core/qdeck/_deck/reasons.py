@@ -86,6 +86,17 @@ _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
 )
 
 
+# Those whose sentence has another subject than the job.
+_OWN_SUBJECT: Final = frozenset(
+    {
+        SkipCode.NOT_FOUND, SkipCode.LEASE_LOST, SkipCode.UNIQUE_HELD, SkipCode.OTHERS_WAIT, SkipCode.PARENT_ENDED,
+        SkipCode.ALREADY_ASKED, SkipCode.WRONG_TYPE, SkipCode.PAYLOAD_CHANGED, SkipCode.UNDO_EXPIRED,
+        SkipCode.UNDO_NOT_KEPT, SkipCode.DEPENDENTS_NOT_KEPT, SkipCode.ID_NOT_TEXT, SkipCode.QUEUE_NOT_TEXT,
+        SkipCode.NOT_CAPABLE, SkipCode.UNREADABLE,
+    }
+)  # fmt: skip
+
+
 class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job that was left alone, with the code of the reason; without an id, a whole queue or many jobs."""
 
@@ -99,6 +110,11 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def why(self) -> str:
         """The reason in words."""
         return self.code.words(self.data)
+
+    @property
+    def sentence(self) -> str:
+        """The reason as a sentence of its own."""
+        return self.why if self.code in _OWN_SUBJECT else f"it {self.why}"
 
     @property
     def ref(self) -> QueueRef:
@@ -269,6 +285,7 @@ class CapabilityCode(StrEnum):
     NO_DEAD_LETTERS = "no_dead_letters"
     BY_ITSELF = "by_itself"
     ELSEWHERE = "elsewhere"
+    CLUSTER = "cluster"
 
     def words(self, adapter: str, verb: str, *, note: str = "", states: Sequence[str] = (), state: str = "") -> str:
         """Return why a verb cannot be used, empty when it can; `note` is what the adapter adds."""
@@ -287,5 +304,6 @@ _INCAPABLE: Final[Mapping[CapabilityCode, str]] = MappingProxyType(
         CapabilityCode.NO_DEAD_LETTERS: "it has no dead letters",
         CapabilityCode.BY_ITSELF: "it does that by itself",
         CapabilityCode.ELSEWHERE: "that is not done in Redis",
+        CapabilityCode.CLUSTER: "the keys of a job are in several slots of the cluster",
     }
 )

@@ -16,7 +16,7 @@ from qdeck._operations.model import Outcomes, Verb
 from qdeck._operations.planfile import own_plan
 from qdeck._redis.commands import Pause
 from qdeck.adapters.model import Outcome, Seen
-from qdeck.adapters.outcomes import KeptOutcomes, Planned
+from qdeck.adapters.outcomes import KeptOutcomes, PlannedEntries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -110,7 +110,7 @@ class PlanOutcomes:
     def _read(self, part: Sequence[_Placed]) -> Program[list[Outcome | None]]:
         adapter = self.adapters[part[0][1].adapter]
         repeated = (yield from self._find_repeated()) if adapter.repeats else ()
-        planned = Planned(
+        planned = PlannedEntries(
             batch=self.plan.batch, since_ms=self.plan.head.created_ms, entries=[entry for _, entry in part],
             places=[place for place, _ in part], repeated=repeated,
         )  # fmt: skip

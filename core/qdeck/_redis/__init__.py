@@ -1,7 +1,7 @@
 """Connections: where the servers are, and two clients, blocking and asyncio, that run the same programs.
 
-A write is never left to a library's silent retries. Each step is idempotent, so these clients send it again themselves
-after a lost answer, for `patience` seconds; what is still unanswered then is told as `OutcomeUnknown`.
+A library must never repeat writes silently. Each step is idempotent, so these clients send it again themselves after a
+lost reply, for `patience` seconds; then they raise `OutcomeUnknown`.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,4 @@
-"""Where a server is: one place that reads every form of URL, and shows it without what is secret.
+"""Addresses of servers: one place that reads every form of URL, and masks its secrets.
 
     redis://[user:password@]host[:port][/db]                    one server; rediss:// over TLS
     unix://[user:password@]/path[?db=0]                         one server, through a socket file
@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit, urlunsplit
 
 from qdeck._errors import InvalidOption
-from qdeck._redis.options import OF_SENTINEL, Wrong, check, tidy
+from qdeck._redis.url_options import OF_SENTINEL, InvalidUrl, check, connection_options
 
 _HINT: Final = (
     "write redis://[user:password@]host:port[/db], rediss://… for TLS, unix:///path, "
@@ -26,8 +26,8 @@ _PORTS: Final = {"sentinel": 26379, "cluster": 6379}
 _SCHEMES: Final = {"unix"} | {f"{base}{many}" for base in ("redis", "rediss") for many in ("", "+sentinel", "+cluster")}
 
 
-class Kind(StrEnum):
-    """What stands behind a URL."""
+class Topology(StrEnum):
+    """What a URL names: a server, a master behind Sentinels, or a cluster."""
 
     SERVER = "server"
     SENTINEL = "sentinel"
@@ -48,9 +48,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A URL that was read: `options` are redis-py's for a connection, `seeds` where to ask for the servers."""
+    """A URL that was read: `options` are redis-py's for a connection, `seeds` the servers to discover the others
+    from."""
 
-    kind: Kind
+    kind: Topology
     options: dict[str, Any] = field(repr=False)
     seeds: tuple[Node, ...] = ()
     service: str = ""
@@ -58,7 +59,7 @@ class Address:
 
 
 def mask_url(url: str) -> str:
-    """The URL without its password, for screens, logs and errors."""
+    """Return the URL without its password, for screens, logs and errors."""
     try:
         parts = urlsplit(url)
         if "://" not in url or parts.scheme not in _SCHEMES:
@@ -78,25 +79,25 @@ def mask_url(url: str) -> str:
 
 
 def _is_torn(parts: SplitResult) -> bool:
-    """Whether a password with an unescaped `/`, `?` or `#` may stand where nobody looks for one."""
+    """Return whether a password may have an unescaped `/`, `?` or `#`, which splits the URL in a wrong place."""
     if parts.scheme == "unix":
         return bool(parts.netloc) and "@" not in parts.netloc
     return "@" in parts.path + parts.query + parts.fragment
 
 
 def read_url(url: str) -> Address:
-    """Reads a URL; raises `InvalidOption` with the URL masked and the forms there are."""
+    """Read a URL; raise `InvalidOption` with the masked URL and the valid forms."""
     try:
         parts = urlsplit(url)
         base, _, many = parts.scheme.partition("+")
         if many and (base not in ("redis", "rediss") or many not in _PORTS):
             raise ValueError("no such scheme")
         if "\0" in unquote(parts.netloc.rpartition("@")[2] + parts.path):
-            raise Wrong("it holds a null character")  # connections end a name there, and comparisons do not
+            raise InvalidUrl("it holds a null character")  # connections end a name there, and comparisons do not
         query = parse_qs(parts.query)
         check(query, kind=many, tls=base == "rediss", torn=_is_torn(parts))
         if not many:
-            return Address(kind=Kind.SERVER, options=_one_server(url))
+            return Address(kind=Topology.SERVER, options=_one_server(url))
         login, _, hosts = parts.netloc.rpartition("@")
         seeds = tuple(_node(text, _PORTS[many], sentinel=many == "sentinel") for text in hosts.split(","))
         service, db = _service(parts.path) if many == "sentinel" else ("", _no_database(parts.path))
@@ -106,10 +107,10 @@ def read_url(url: str) -> Address:
         options = _one_server(plain)
     except ValueError as error:
         # What is wrong may be read from a part of the URL that is secret: only our own words are passed on.
-        why = f": {error}" if isinstance(error, Wrong) else ""
+        why = f": {error}" if isinstance(error, InvalidUrl) else ""
         raise InvalidOption(f"{mask_url(url)!r} is not a server URL{why}", hint=_HINT) from None
     return Address(
-        kind=Kind(many), options=options, seeds=seeds, service=service, sentinel_options=_for_sentinel(options, own)
+        kind=Topology(many), options=options, seeds=seeds, service=service, sentinel_options=_for_sentinel(options, own)
     )
 
 
@@ -121,12 +122,12 @@ def _one_server(url: str) -> dict[str, Any]:
     port = parts.port if parts.port is not None else 6379
     db = parts.path.strip("/")
     if parts.scheme != "unix" and db and not (db.isascii() and db.isdigit()):
-        raise Wrong("the database is not a number")
+        raise InvalidUrl("the database is not a number")
     if parts.scheme == "unix" and not db:
-        raise Wrong("the path of the socket file is missing")
+        raise InvalidUrl("the path of the socket file is missing")
     if not 0 < port < 65536:
-        raise Wrong(f"port {port}")
-    return tidy(options) | {"protocol": 2, "decode_responses": False}
+        raise InvalidUrl(f"port {port}")
+    return connection_options(options) | {"protocol": 2, "decode_responses": False}
 
 
 def _halves(text: str) -> tuple[str, str]:
@@ -139,30 +140,30 @@ def _halves(text: str) -> tuple[str, str]:
 def _node(text: str, port: int, *, sentinel: bool) -> Node:
     host, given = _halves(text)
     if not host:
-        raise Wrong("a host is missing")
+        raise InvalidUrl("a host is missing")
     if ":" in host and not text.startswith("["):
-        raise Wrong("an IPv6 address stands in brackets, as in [::1]:6379")
+        raise InvalidUrl("an IPv6 address stands in brackets, as in [::1]:6379")
     if given and not (given.isascii() and given.isdigit() and 0 < int(given) < 65536):
-        raise Wrong("a port is not a number from 1 to 65535")
+        raise InvalidUrl("a port is not a number from 1 to 65535")
     return Node(unquote(host), int(given or port), sentinel)
 
 
 def _service(path: str) -> tuple[str, str]:
     service, _, db = path.strip("/").partition("/")
     if not service:
-        raise Wrong("the name of the service is missing, as in redis+sentinel://host/mymaster")
+        raise InvalidUrl("the name of the service is missing, as in redis+sentinel://host/mymaster")
     if db and not (db.isascii() and db.isdigit()):
-        raise Wrong("the database is not a number")
+        raise InvalidUrl("the database is not a number")
     return unquote(service), db
 
 
 def _no_database(path: str) -> str:
     if path.strip("/") not in ("", "0"):
-        raise Wrong("a cluster has no databases: leave the path out")
+        raise InvalidUrl("a cluster has no databases: leave the path out")
     return ""
 
 
 def _for_sentinel(options: dict[str, Any], own: dict[str, str]) -> dict[str, Any]:
-    """Options for connections to Sentinels: the same transport, their own user, and no database."""
+    """Return the options for connections to Sentinels: the same transport, their own user, and no database."""
     made = {name: value for name, value in options.items() if name not in ("db", "username", "password")}
     return made | {name.removeprefix("sentinel_"): value for name, value in own.items()}

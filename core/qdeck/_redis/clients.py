@@ -1,4 +1,4 @@
-"""Two clients, blocking and asyncio, that run the same programs."""
+"""The two clients, blocking and asyncio, that run the same programs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from redis.exceptions import BusyLoadingError, ResponseError
 
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck._redis import rights
-from qdeck._redis.address import Kind, Node
+from qdeck._redis.address import Node, Topology
 from qdeck._redis.commands import Offload, Pause, Request, pack, request_of
-from qdeck._redis.effort import ASK_LOADING, BROKEN, TROUBLE, Effort, loading_error, need_same_server
 from qdeck._redis.endpoint import is_connected
 from qdeck._redis.errors import classify, explain
-from qdeck._redis.routes import Lost, Routes, SentinelRoutes, Talk
+from qdeck._redis.retries import ASK_LOADING, BROKEN, FAILURES, RetryTimer, loading_error, need_same_server
+from qdeck._redis.routes import Exchange, LostExchange, Routes, SentinelRoutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Item, Program
     from qdeck._redis.endpoint import Endpoint
-    from qdeck._redis.routes import Heard, Steps
+    from qdeck._redis.routes import ExchangeReply, Steps
 
 T = TypeVar("T")
 PATIENCE: Final = 30.0
@@ -38,9 +38,9 @@ _MOST_WAITS: Final = 512  # commands that block at the same time, of one event l
 
 def _routes(endpoint: Endpoint) -> Routes | None:
     kind = endpoint.address.kind
-    if kind is Kind.SENTINEL:
+    if kind is Topology.SENTINEL:
         return SentinelRoutes(endpoint)
-    if kind is not Kind.CLUSTER:
+    if kind is not Topology.CLUSTER:
         return None
     from qdeck._redis.cluster import ClusterRoutes
 
@@ -48,10 +48,10 @@ def _routes(endpoint: Endpoint) -> Routes | None:
 
 
 class _Client:
-    """What both clients are made with.
+    """The parts that both clients share.
 
-    `guard` is called before each request, and what it raises is raised in the program; `on_request` with the number of
-    commands and bytes of whatever is sent.
+    `guard` is called before each request, and its errors are raised in the program; `on_request` is called with the
+    number of commands and bytes of each request.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class _Client:
         self.clock_denied = False
         """Whether the server's clock may not be read."""
         self._routes = _routes(endpoint)
-        self._met = False
+        self._was_connected = False
 
-    def _effort(self, request: Request) -> Effort:
+    def _retry_timer(self, request: Request) -> RetryTimer:
         if request.patience_s is not None:
-            return Effort(self.endpoint, request.patience_s, met=True)
-        return Effort(self.endpoint, self.patience, met=self._met)
+            return RetryTimer(self.endpoint, request.patience_s, was_connected=True)
+        return RetryTimer(self.endpoint, self.patience, was_connected=self._was_connected)
 
     def _pack(self, request: Request) -> bytes:
         data = pack(request.commands)
@@ -83,7 +83,8 @@ class _Client:
         return data
 
     def _taken(self, item: Item, request: Request, replies: list[Any]) -> Any:
-        """Return what a program gets for what it yielded; raises the first error reply, unless it asked for errors."""
+        """Return what a program receives for what it yielded; raise the first error reply, unless it requested
+        errors."""
         for at, reply in enumerate(replies):
             if isinstance(reply, ResponseError):
                 command = request.commands[at]
@@ -97,14 +98,14 @@ class _Client:
 
 
 class SyncClient(_Client):
-    """Runs programs in blocking code. Threads may share it; each has connections of its own."""
+    """A client for blocking code. Threads may share it; each has connections of its own."""
 
     def __init__(self, endpoint: Endpoint, **options: Any) -> None:
         super().__init__(endpoint, **options)
         self._local = threading.local()
 
     def run(self, program: Program[T]) -> T:
-        """Run a program to its end and return its value. What goes wrong is raised where the program yielded."""
+        """Run a program to its end and return its value. Errors are raised where the program yielded."""
         try:
             item = next(program)
             while True:
@@ -128,20 +129,20 @@ class SyncClient(_Client):
             self.guard(request)
         try:
             return self._taken(item, request, self._exchange(request))
-        except rights.Refused as refused:
+        except rights.MissingRight as refused:
             raise refused.error from None
         except ServerUnreachable as error:
             is_loading = error.cause is UnreachableCause.LOADING
             raise (self._explain_loading() if is_loading else None) or error from error.__cause__
 
     def _explain_loading(self) -> ServerUnreachable | None:
-        """Return an error that says how far the server is with loading its data, if it can be asked."""
+        """Return an error with the progress of a server that loads its data."""
         with contextlib.suppress(QdeckError):
             return loading_error(self.endpoint, self._exchange(ASK_LOADING))
         return None
 
     def close(self) -> None:
-        """Closes this thread's connections; those of other threads close with their threads."""
+        """Close this thread's connections; those of other threads close with their threads."""
         for connection in self._local.__dict__.pop("connections", {}).values():
             connection.disconnect()
 
@@ -158,88 +159,88 @@ class SyncClient(_Client):
 
     def _exchange(self, request: Request) -> list[Any]:
         if self._routes is not None:
-            return self._drive(self._routes.exchange(request, self._effort(request)))
+            return self._drive(self._routes.exchange(request, self._retry_timer(request)))
         waits = request.patience_s is not None
-        effort = self._effort(request) if waits else None
+        retries = self._retry_timer(request) if waits else None
         data, count = self._pack(request), len(request.commands)
         while True:
-            line = self._connection(None, request)
+            connection = self._connection(None, request)
             sent = False
             # As `_hear` does for several, without a list of one: most calls of most programs go this way.
             try:
-                self._open(line, request)
-                self._met = sent = True
-                line.send_packed_command([data], check_health=False)
-                return _read_wait(line, count) if waits else [_read(line) for _ in range(count)]
-            except TROUBLE as error:
-                line.disconnect()
-                heard = Lost(error, sent)
+                self._open(connection, request)
+                self._was_connected = sent = True
+                connection.send_packed_command([data], check_health=False)
+                return _read_wait(connection, count) if waits else [_read(connection) for _ in range(count)]
+            except FAILURES as error:
+                connection.disconnect()
+                reply = LostExchange(error, sent)
             except BaseException:
                 # Cut off in the middle (Ctrl-C): a reply still on its way must not be taken for the next one's.
-                line.disconnect()
+                connection.disconnect()
                 raise
-            effort = effort or self._effort(request)
-            effort.sent = effort.sent or heard.sent
-            time.sleep(effort.next_pause(heard.error, reads=request.reads))
+            retries = retries or self._retry_timer(request)
+            retries.sent = retries.sent or reply.sent
+            time.sleep(retries.next_pause(reply.error, reads=request.reads))
 
     def _drive(self, steps: Steps) -> list[Any]:
-        """Has the talks that a route asks for."""
-        came: list[Heard] | None = None
+        """Run the exchanges that a route yields."""
+        result: list[ExchangeReply] | None = None
         try:
             while True:
-                wish = steps.send(came)
-                if isinstance(wish, float):
-                    time.sleep(wish)
-                    came = None
+                step = steps.send(result)
+                if isinstance(step, float):
+                    time.sleep(step)
+                    result = None
                 else:
-                    came = self._hear(wish)
+                    result = self._exchange_all(step)
         except StopIteration as stop:
             replies: list[Any] = stop.value
             return replies
 
-    def _open(self, line: blocking.AbstractConnection, request: Request) -> None:
-        """Connect if that is to be done, and check the rights for a script that is new to the connection."""
-        if not is_connected(line):
-            line.connect()
-            rights.forget(line)
-        if asked := rights.question(line, request):
-            line.send_packed_command([asked], check_health=False)
-            rights.check(line, request, _read(line))
+    def _open(self, connection: blocking.AbstractConnection, request: Request) -> None:
+        """Connect if needed, and check the rights for a script that is new to the connection."""
+        if not is_connected(connection):
+            connection.connect()
+            rights.forget(connection)
+        if asked := rights.rights_command(connection, request):
+            connection.send_packed_command([asked], check_health=False)
+            rights.check(connection, request, _read(connection))
 
-    def _hear(self, talks: Sequence[Talk]) -> list[Heard]:
-        """Sends to all, then reads from all, so that the servers work at the same time."""
-        lines = [self._connection(talk.node, talk.request) for talk in talks]
+    def _exchange_all(self, exchanges: Sequence[Exchange]) -> list[ExchangeReply]:
+        """Send to all servers, then read from all, so that they work at the same time."""
+        lines = [self._connection(exchange.node, exchange.request) for exchange in exchanges]
         try:
-            lost = [self._say(line, talk) for line, talk in zip(lines, talks, strict=True)]
+            lost = [self._send(connection, exchange) for connection, exchange in zip(lines, exchanges, strict=True)]
             return [
-                self._listen(line, talk) if gone is None else gone
-                for line, gone, talk in zip(lines, lost, talks, strict=True)
+                self._receive(connection, exchange) if gone is None else gone
+                for connection, gone, exchange in zip(lines, lost, exchanges, strict=True)
             ]
         except BaseException:
-            for line in lines:
-                line.disconnect()
+            for connection in lines:
+                connection.disconnect()
             raise
 
-    def _say(self, line: blocking.AbstractConnection, talk: Talk) -> Lost | None:
+    def _send(self, connection: blocking.AbstractConnection, exchange: Exchange) -> LostExchange | None:
         sent = False
         try:
-            self._open(line, talk.request)
-            self._met = sent = True
-            line.send_packed_command([self._pack(talk.request)], check_health=False)
-        except TROUBLE as error:
-            line.disconnect()
-            return Lost(error, sent)
+            self._open(connection, exchange.request)
+            self._was_connected = sent = True
+            connection.send_packed_command([self._pack(exchange.request)], check_health=False)
+        except FAILURES as error:
+            connection.disconnect()
+            return LostExchange(error, sent)
         return None
 
-    def _listen(self, line: blocking.AbstractConnection, talk: Talk) -> Heard:
+    def _receive(self, connection: blocking.AbstractConnection, exchange: Exchange) -> ExchangeReply:
         try:
-            count = len(talk.request.commands)
-            if talk.request.patience_s is not None:
-                return _read_wait(line, count)
-            return [_read(line) for _ in range(count)]
-        except TROUBLE as error:
-            line.disconnect()
-            return Lost(error, sent=True)
+            count = len(exchange.request.commands)
+            if exchange.request.patience_s is not None:
+                return _read_wait(connection, count)
+            return [_read(connection) for _ in range(count)]
+        except FAILURES as error:
+            connection.disconnect()
+            return LostExchange(error, sent=True)
 
 
 def _read(connection: blocking.AbstractConnection) -> Any:
@@ -251,19 +252,19 @@ def _read(connection: blocking.AbstractConnection) -> Any:
         return classify(error)
 
 
-def _read_wait(line: blocking.AbstractConnection, count: int) -> list[Any]:
-    """Read the replies to a request that blocks. After an error nothing is waited for: all replies are that error."""
-    replies = [_read(line)]
+def _read_wait(connection: blocking.AbstractConnection, count: int) -> list[Any]:
+    """Read the replies to a request that blocks. After an error all replies are that error."""
+    replies = [_read(connection)]
     while len(replies) < count and not isinstance(replies[-1], ResponseError):
-        replies.append(_read(line))
+        replies.append(_read(connection))
     if len(replies) < count:
-        line.disconnect()
+        connection.disconnect()
     need_same_server(replies)
     return replies + replies[-1:] * (count - len(replies))
 
 
 class AsyncClient(_Client):
-    """Runs programs in asyncio. Keeps a few connections, which belong to the loop that made them."""
+    """A client for asyncio. It keeps a few connections, which belong to the loop that made them."""
 
     def __init__(self, endpoint: Endpoint, *, connections: int = 32, **options: Any) -> None:
         super().__init__(endpoint, **options)
@@ -273,7 +274,7 @@ class AsyncClient(_Client):
         self._closed = False
 
     async def run(self, program: Program[T]) -> T:
-        """Run a program to its end and return its value. What goes wrong is raised where the program yielded."""
+        """Run a program to its end and return its value. Errors are raised where the program yielded."""
         try:
             item = next(program)
             while True:
@@ -297,20 +298,20 @@ class AsyncClient(_Client):
             self.guard(request)
         try:
             return self._taken(item, request, await self._exchange(request))
-        except rights.Refused as refused:
+        except rights.MissingRight as refused:
             raise refused.error from None
         except ServerUnreachable as error:
             is_loading = error.cause is UnreachableCause.LOADING
             raise (await self._explain_loading() if is_loading else None) or error from error.__cause__
 
     async def _explain_loading(self) -> ServerUnreachable | None:
-        """Return an error that says how far the server is with loading its data, if it can be asked."""
+        """Return an error with the progress of a server that loads its data."""
         with contextlib.suppress(QdeckError):
             return loading_error(self.endpoint, await self._exchange(ASK_LOADING))
         return None
 
     async def close(self) -> None:
-        """Closes the connections that are not in use."""
+        """Close the connections that are not in use."""
         self._closed = True
         for free in self._free.values():
             while free:
@@ -320,54 +321,54 @@ class AsyncClient(_Client):
         waits = request.patience_s is not None
         async with self._waits if waits else self._room:
             if self._routes is not None:
-                return await self._drive(self._routes.exchange(request, self._effort(request)))
-            effort = self._effort(request) if waits else None
+                return await self._drive(self._routes.exchange(request, self._retry_timer(request)))
+            retries = self._retry_timer(request) if waits else None
             while True:
-                heard = await self._hear(None, request)
-                if not isinstance(heard, Lost):
-                    return heard
-                effort = effort or self._effort(request)
-                effort.sent = effort.sent or heard.sent
-                await asyncio.sleep(effort.next_pause(heard.error, reads=request.reads))
+                reply = await self._send_to(None, request)
+                if not isinstance(reply, LostExchange):
+                    return reply
+                retries = retries or self._retry_timer(request)
+                retries.sent = retries.sent or reply.sent
+                await asyncio.sleep(retries.next_pause(reply.error, reads=request.reads))
 
     async def _drive(self, steps: Steps) -> list[Any]:
-        """Has the talks that a route asks for, those of one round at the same time."""
-        came: list[Heard] | None = None
+        """Run the exchanges that a route yields, those of one round at the same time."""
+        result: list[ExchangeReply] | None = None
         try:
             while True:
-                wish = steps.send(came)
-                if isinstance(wish, float):
-                    await asyncio.sleep(wish)
-                    came = None
-                elif len(wish) == 1:
-                    came = [await self._talk(wish[0])]
+                step = steps.send(result)
+                if isinstance(step, float):
+                    await asyncio.sleep(step)
+                    result = None
+                elif len(step) == 1:
+                    result = [await self._run_exchange(step[0])]
                 else:
-                    came = await asyncio.gather(*map(self._talk, wish))
+                    result = await asyncio.gather(*map(self._run_exchange, step))
         except StopIteration as stop:
             replies: list[Any] = stop.value
             return replies
 
-    async def _talk(self, talk: Talk) -> Heard:
-        return await self._hear(talk.node, talk.request)
+    async def _run_exchange(self, exchange: Exchange) -> ExchangeReply:
+        return await self._send_to(exchange.node, exchange.request)
 
-    async def _open(self, line: aio.AbstractConnection, request: Request) -> None:
-        """Connect if that is to be done, and check the rights for a script that is new to the connection."""
-        if not line.is_connected:
-            await line.connect()
-            rights.forget(line)
-        if asked := rights.question(line, request):
-            await line.send_packed_command(asked, check_health=False)
-            rights.check(line, request, await _aread(line))
+    async def _open(self, connection: aio.AbstractConnection, request: Request) -> None:
+        """Connect if needed, and check the rights for a script that is new to the connection."""
+        if not connection.is_connected:
+            await connection.connect()
+            rights.forget(connection)
+        if asked := rights.rights_command(connection, request):
+            await connection.send_packed_command(asked, check_health=False)
+            rights.check(connection, request, await _aread(connection))
 
-    async def _hear(self, node: Node | None, request: Request) -> Heard:
-        """One talk on a connection that nobody uses meanwhile."""
+    async def _send_to(self, node: Node | None, request: Request) -> ExchangeReply:
+        """Run one exchange on a free connection."""
         free = self._free.setdefault(node, [])
         connection = free.pop() if free else self.endpoint.async_connection(node)
         data, count, sent = self._pack(request), len(request.commands), False
         try:
             async with asyncio.timeout(self.endpoint.timeout) as limit:
                 await self._open(connection, request)
-                self._met = sent = True
+                self._was_connected = sent = True
                 await connection.send_packed_command(data, check_health=False)
                 if request.patience_s is not None:
                     # Only from here: a handshake without an answer must not take as long as the wait.
@@ -375,9 +376,9 @@ class AsyncClient(_Client):
                     replies = await _aread_wait(connection, count)
                 else:
                     replies = [await _aread(connection) for _ in range(count)]
-        except TROUBLE as error:
+        except FAILURES as error:
             await _drop(connection)
-            return Lost(error, sent)
+            return LostExchange(error, sent)
         except BaseException:
             await _drop(connection)
             raise
@@ -397,13 +398,13 @@ async def _aread(connection: aio.AbstractConnection) -> Any:
         return classify(error)
 
 
-async def _aread_wait(line: aio.AbstractConnection, count: int) -> list[Any]:
-    """Read the replies to a request that blocks. After an error nothing is waited for: all replies are that error."""
-    replies = [await _aread(line)]
+async def _aread_wait(connection: aio.AbstractConnection, count: int) -> list[Any]:
+    """Read the replies to a request that blocks. After an error all replies are that error."""
+    replies = [await _aread(connection)]
     while len(replies) < count and not isinstance(replies[-1], ResponseError):
-        replies.append(await _aread(line))
+        replies.append(await _aread(connection))
     if len(replies) < count:
-        await _drop(line)
+        await _drop(connection)
     need_same_server(replies)
     return replies + replies[-1:] * (count - len(replies))
 

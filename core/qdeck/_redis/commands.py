@@ -1,8 +1,8 @@
 """Commands as values, the requests that carry them, and the programs that yield both.
 
 A program is a generator. It yields a command and gets its reply, or a list of commands, sent in one round trip, and
-gets their replies. An error reply is raised at the `yield`, as our error. A client of either kind, blocking or asyncio,
-runs it, so what is done is written once.
+gets their replies. An error reply is raised at the `yield`, as one of our errors. Blocking and asyncio clients run the
+same programs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Command = tuple[Arg, ...]  # its name, then its arguments
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One script as the server gets it."""
+    """A script as the server gets it."""
 
     name: str
     source: bytes
@@ -77,14 +77,14 @@ class Request(NamedTuple):
 
     @property
     def reads(self) -> bool:
-        """Whether it only reads: sending it again cannot matter."""
+        """Return whether it only reads: then sending it again has no effect."""
         if isinstance(self.commands, Each):
             return _reads(self.commands.head)
         return {command[0] for command in self.commands} <= _READS or all(map(_reads, self.commands))
 
 
 class Pause(NamedTuple):
-    """Seconds to wait; 0 gives way to what else runs on the event loop."""
+    """Seconds to wait; 0 yields to other tasks of the event loop."""
 
     seconds: float
 

@@ -1,4 +1,4 @@
-"""Makes connections: to the one server of a URL, or to one of several."""
+"""Endpoints: make connections to the one server of a URL, or to one of several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
-from qdeck._redis.address import Address, Kind, Node, mask_url, read_url
+from qdeck._redis.address import Address, Node, Topology, mask_url, read_url
 from qdeck._version import __version__
 
 TIMEOUT: Final = 5.0
@@ -41,9 +41,9 @@ _LIBRARY: Final = _library()
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the server is, or the servers. Makes connections; never shows the password.
+    """The server or servers of a URL. Makes connections; never shows the password.
 
-    `untouched`: what is read is not counted as used, so that who looks does not keep alive what nobody else uses.
+    `untouched`: reads do not count as use of a key, so that a reader does not keep idle keys alive.
     """
 
     url: str = field(repr=False)
@@ -59,26 +59,26 @@ class Endpoint:
 
     @cached_property
     def address(self) -> Address:
-        """The URL as it was read."""
+        """Return the URL as it was read."""
         return read_url(self.url)
 
     @property
     def hosts(self) -> str:
-        """The hosts and ports as the URL has them, without user and password; empty for a socket file."""
+        """Return the hosts and ports as the URL has them, without user and password; empty for a socket file."""
         return urlsplit(str(self)).netloc.rpartition("@")[2]
 
     @property
     def is_cluster(self) -> bool:
-        """Whether keys live on several servers."""
-        return self.address.kind is Kind.CLUSTER
+        """Return whether keys live on several servers."""
+        return self.address.kind is Topology.CLUSTER
 
     @property
     def db(self) -> int:
-        """The number of the database; a cluster has only 0."""
+        """Return the number of the database; a cluster has only 0."""
         return int(self.address.options.get("db") or 0)
 
     def blocking_connection(self, node: Node | None = None, *, blocks_s: float = 0.0) -> blocking.AbstractConnection:
-        """A new connection for blocking code, not connected yet. With several servers, `node` is which.
+        """Return a new connection for blocking code, not connected yet. With several servers, `node` is one of them.
 
         Commands sent on it may block on the server for `blocks_s`: the time-out of its reads is so much longer.
         """
@@ -92,7 +92,7 @@ class Endpoint:
         return connection
 
     def async_connection(self, node: Node | None = None) -> aio.AbstractConnection:
-        """A new connection for asyncio, not connected yet. Time-outs are the client's, not the connection's."""
+        """Return a new connection for asyncio, not connected yet. Timeouts are the client's, not the connection's."""
         options = self._options(node)
         kind = options.pop("connection_class", None)
         options.update(socket_timeout=None)
@@ -110,7 +110,7 @@ class Endpoint:
     def _options(self, node: Node | None) -> dict[str, Any]:
         address = self.address
         if node is None:
-            if address.kind is not Kind.SERVER:
+            if address.kind is not Topology.SERVER:
                 raise ValueError(f"{self} stands for several servers: which one?")
             return dict(address.options)
         options = address.sentinel_options if node.sentinel else address.options

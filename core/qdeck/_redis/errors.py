@@ -1,4 +1,4 @@
-"""What a server answers with an error, as our errors: what failed, and what to do about it."""
+"""Error replies of a server as our errors: what failed, and what to do about it."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ LOST: Final = (OutcomeUnknown, ServerUnreachable)
 
 
 class UnknownScript(QdeckError):
-    """The server does not have a script: it has to be given its source."""
+    """The server does not have a script: its source has to be sent."""
 
 
 class NewQueue(QdeckError):
-    """A script of ours found that its queue was not made yet."""
+    """The queue of a script does not exist yet."""
 
 
 class Late(QdeckError):
@@ -141,7 +141,7 @@ def _word(error: ResponseError) -> str:
 
 
 def explain(error: ResponseError, command: Command = ()) -> QdeckError:
-    """Return our error for an answer of the server to a command."""
+    """Return our error for an error reply to a command."""
     found = _explain(error, command)
     found.__cause__ = error
     return found

@@ -1,4 +1,4 @@
-"""Plain reads for programs that look: many commands a round trip, and errors that belong to one answer only."""
+"""Plain reads for programs: many commands a round trip, and errors that concern one reply only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOCAL_CLOCK: Final = "the server's clock may not be read (TIME): ages are by thi
 
 
 def ask_all(calls: Sequence[Command]) -> Program[list[Any]]:
-    """Any number of plain reads, a chunk a round trip. An error of the server is a value among the replies."""
+    """Run any number of plain reads, a chunk a round trip. An error of the server is a value among the replies."""
     replies: list[Any] = []
     for at in range(0, len(calls), CHUNK):
         replies += yield ask(*calls[at : at + CHUNK])
@@ -28,7 +28,7 @@ def ask_all(calls: Sequence[Command]) -> Program[list[Any]]:
 
 
 def fetch_all(calls: Sequence[Command]) -> Program[list[Any]]:
-    """Any number of plain reads, a chunk a round trip."""
+    """Run any number of plain reads, a chunk a round trip."""
     replies: list[Any] = []
     for at in range(0, len(calls), CHUNK):
         replies += yield list(calls[at : at + CHUNK])
@@ -36,19 +36,19 @@ def fetch_all(calls: Sequence[Command]) -> Program[list[Any]]:
 
 
 def concerns_all(error: QdeckError) -> bool:
-    """Whether an error is of the server, the rights or the request, and not of what is stored in one queue."""
+    """Return whether an error concerns the server, the rights or the request, not one stored value."""
     return isinstance(error, NotAllowed | OutcomeUnknown | ServerRefused | ServerUnreachable | UsageError)
 
 
 def is_broken(reply: Any) -> bool:
-    """Whether what is stored in one place cannot be read; raises an error that is of more than that."""
+    """Return whether a stored value cannot be read; raise an error that concerns more than that."""
     if is_error(reply) and concerns_all(reply):
         raise reply
     return is_error(reply)
 
 
 def contained(program: Program[T], name: str, unread: list[str]) -> Program[T | None]:
-    """What a program gives. What is stored wrongly there is noted under its name and stops no other: None then."""
+    """Return the result of a program; an unreadable value is noted under its name, and the result is None."""
     try:
         return (yield from program)
     except QdeckError as error:
@@ -61,17 +61,17 @@ def contained(program: Program[T], name: str, unread: list[str]) -> Program[T | 
 
 
 def unread_words(name: str, why: object) -> str:
-    """What lists say of a queue that they leave out."""
+    """Return the text of a list about a queue that it leaves out."""
     return f"{name} cannot be read: {why}"
 
 
 def pairs(flat: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """A flat reply of names and values as pairs."""
+    """Return a flat reply of names and values as pairs."""
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def scan_hash(key: str | bytes, *, most: int = 1_000_000) -> Program[dict[bytes, bytes]]:
-    """All of a hash, slice by slice, at most about `most` fields; raises our error when it may not be read."""
+    """Return all of a hash, slice by slice, at most about `most` fields; raise our error when it may not be read."""
     found: dict[bytes, bytes] = {}
     cursor: Any = b"0"
     while True:
@@ -82,21 +82,21 @@ def scan_hash(key: str | bytes, *, most: int = 1_000_000) -> Program[dict[bytes,
 
 
 def local_ms() -> int:
-    """This machine's clock, for when the server's may not be read."""
+    """Return this machine's time, for when the server's may not be read."""
     return time.time_ns() // 1_000_000
 
 
 def clock() -> Program[int]:
-    """The server's clock, or this machine's where the rights do not reach."""
+    """Return the server's time, or this machine's without the right to read it."""
     [reply] = yield ask((b"TIME",))
     return stamp(reply) or local_ms()
 
 
 def stamp(reply: Any) -> int | None:
-    """A reply to TIME in ms; None where the server's clock may not be read."""
+    """Return a reply to TIME in ms; None where the server's clock may not be read."""
     return None if is_error(reply) else ms_of(reply)
 
 
 def ms_of(reply: Sequence[bytes]) -> int:
-    """A reply to TIME that is no error in ms."""
+    """Return a reply to TIME that is not an error, in ms."""
     return int(reply[0]) * 1000 + int(reply[1]) // 1000

@@ -1,4 +1,4 @@
-"""The rights for scripts, which a client checks on each connection before it calls a script there the first time."""
+"""Rights for scripts: a client checks them on each connection before it calls a script there the first time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _CHECKED = "qdeck_checked"
 
 
-class Refused(Exception):
-    """The user lacks a right. `error` is for the program; as an `OSError` it would pass for a broken connection."""
+class MissingRight(Exception):
+    """The user lacks a right. `error` is for the program; as an `OSError` it would look like a broken connection."""
 
     def __init__(self, error: QdeckError) -> None:
         super().__init__(str(error))
@@ -26,11 +26,11 @@ class Refused(Exception):
 
 
 def forget(connection: Any) -> None:
-    """Forget what was checked: the connection is new. Who takes rights away ends the connections of their user."""
+    """Forget what was checked, for a new connection. To remove rights ends the connections of a user."""
     connection.__dict__[_CHECKED] = set()
 
 
-def question(connection: Any, request: Request) -> bytes | None:
+def rights_command(connection: Any, request: Request) -> bytes | None:
     """Return the command to send first, which has one reply; None when nothing is to be checked on this connection."""
     script = request.script
     if script is None or not script.commands or script.digest in connection.__dict__[_CHECKED]:
@@ -40,11 +40,11 @@ def question(connection: Any, request: Request) -> bytes | None:
 
 
 def check(connection: Any, request: Request, reply: object) -> None:
-    """Raise `Refused` if the answer says so. An error comes again with the script, and says more there.
+    """Raise `MissingRight` if the reply denies a right. An error comes again with the script, with more detail.
 
-    A user who may not even ask is not asked about again.
+    The rights of a user who may not check them are not checked again.
     """
     if isinstance(reply, list) and reply:
-        raise Refused(not_allowed([name.decode() for name in reply]))
+        raise MissingRight(not_allowed([name.decode() for name in reply]))
     if request.script is not None and (isinstance(reply, NoPermissionError) or not isinstance(reply, ResponseError)):
         connection.__dict__[_CHECKED].add(request.script.digest)

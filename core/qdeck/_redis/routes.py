@@ -1,7 +1,7 @@
-"""Which server a request goes to, where there are several: written once, for clients of both kinds.
+"""Routes: which server gets a request, where there are several; written once for both clients.
 
-A route is a generator. It yields the talks that it wants to have, or seconds to wait, and gets what came of them; so
-it does no input or output itself.
+A route is a generator. It yields exchanges or seconds to wait, and gets their results; so it does no input or output
+itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from redis.exceptions import MasterDownError, ReadOnlyError, ResponseError
 
 from qdeck._errors import InvalidOption
 from qdeck._redis.commands import Request
-from qdeck._redis.effort import Effort, reason
+from qdeck._redis.retries import RetryTimer, reason
 
 if TYPE_CHECKING:
     from qdeck._redis.address import Node
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
-    """What one server is sent: a request, or the part of one that is for it."""
+class Exchange:
+    """The request for one server, or the part of one that is for it."""
 
     node: Node
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A talk that came to no end. `sent` tells that the server may have done it."""
+class LostExchange:
+    """An exchange without a reply. `sent`: the server may have done it."""
 
     error: BaseException
     sent: bool
 
 
-Heard = list[Any] | Lost
-Steps = Generator[list[Talk] | float, Any, list[Any]]
+ExchangeReply = list[Any] | LostExchange
+Steps = Generator[list[Exchange] | float, Any, list[Any]]
 
 
 class Routes(ABC):
@@ -54,16 +54,16 @@ class Routes(ABC):
         self.changes = 0
 
     @abstractmethod
-    def exchange(self, request: Request, effort: Effort) -> Steps:
-        """Sends a request to where it belongs, again and elsewhere when it has to be, and returns the replies."""
+    def exchange(self, request: Request, retries: RetryTimer) -> Steps:
+        """Send a request to its server, again and elsewhere when needed, and return the replies."""
 
-    def doubt(self) -> None:
-        """Somebody was sent away: what is known of the servers is to be asked again."""
+    def forget_routes(self) -> None:
+        """Forget the servers after a redirect: they are read again."""
         self._stale = True
 
 
 class NoAnswer(Exception):
-    """None of the servers that were asked has an answer; `last` is what the last one said."""
+    """None of the servers answers; `last` is the error of the last one."""
 
     def __init__(self, last: BaseException) -> None:
         super().__init__(reason(last))
@@ -82,27 +82,27 @@ class SentinelRoutes(Routes):
         self._service = endpoint.address.service
         self._master: Node | None = None
 
-    def exchange(self, request: Request, effort: Effort) -> Steps:
-        """Sends a request to the master; one that a replica refuses was not done, and goes to the new master."""
+    def exchange(self, request: Request, retries: RetryTimer) -> Steps:
+        """Send a request to the master; one that a replica refuses was not done, and goes to the new master."""
         while True:
             try:
                 master = yield from self._known_master()
             except NoAnswer as error:
-                yield effort.next_pause(error.last, reads=request.reads)
+                yield retries.next_pause(error.last, reads=request.reads)
                 continue
-            [heard] = yield [Talk(master, request)]
-            if isinstance(heard, Lost):
-                self.doubt()
-                effort.sent = effort.sent or heard.sent
-                yield effort.next_pause(heard.error, reads=request.reads)
-            elif any(isinstance(reply, _NO_MASTER) for reply in heard) and not effort.is_over:
-                self.doubt()
-                yield effort.next_length()
+            [reply] = yield [Exchange(master, request)]
+            if isinstance(reply, LostExchange):
+                self.forget_routes()
+                retries.sent = retries.sent or reply.sent
+                yield retries.next_pause(reply.error, reads=request.reads)
+            elif any(isinstance(reply, _NO_MASTER) for reply in reply) and not retries.is_expired:
+                self.forget_routes()
+                yield retries.next_length()
             else:
-                replies: list[Any] = heard
+                replies: list[Any] = reply
                 return replies
 
-    def _known_master(self) -> Generator[list[Talk] | float, Any, Node]:
+    def _known_master(self) -> Generator[list[Exchange] | float, Any, Node]:
         if self._master is None or self._stale:
             yield from self._learn()
         if self._master is None:
@@ -112,20 +112,20 @@ class SentinelRoutes(Routes):
             )
         return self._master
 
-    def _learn(self) -> Generator[list[Talk] | float, Any, None]:
+    def _learn(self) -> Generator[list[Exchange] | float, Any, None]:
         ask = Request(((b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._service),))
         node, unknown = None, False
         last: BaseException = ConnectionError("no Sentinel answers")
         for at, sentinel in enumerate(list(self._seeds)):
-            [heard] = yield [Talk(sentinel, ask)]
-            if isinstance(heard, Lost):
-                last = heard.error
-            elif isinstance(heard[0], ResponseError):
-                last = heard[0]
-            elif heard[0] is None:
+            [reply] = yield [Exchange(sentinel, ask)]
+            if isinstance(reply, LostExchange):
+                last = reply.error
+            elif isinstance(reply[0], ResponseError):
+                last = reply[0]
+            elif reply[0] is None:
                 unknown = True
             else:
-                host, port = heard[0]
+                host, port = reply[0]
                 node = type(sentinel)(host.decode(), int(port))
                 # The next question goes to another one first: this one may be cut off from the others.
                 self._seeds = self._seeds[at + 1 :] + self._seeds[: at + 1]

@@ -1,4 +1,4 @@
-"""Lua scripts: each a file with a head that names its keys; how they are found, given to the server and run."""
+"""Lua scripts: files with a header that names their keys; how they are found, sent to the server and run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ask_rights(source: str) -> str:
 
 @cache
 def plain(name: str, *, asks_itself: bool = False) -> Script:
-    """Return a script on keys of its own, without the pieces that scripts on a queue share."""
+    """Return a script with keys of its own, without the pieces that queue scripts share."""
     source = read_source(name)
     raw = (ask_rights(source) if asks_itself else source).encode()
     return Script(name, raw, digest_of(raw), () if asks_itself else commands_of(source))
@@ -58,23 +58,23 @@ def plain(name: str, *, asks_itself: bool = False) -> Script:
 
 @cache
 def together(first: Script, second: Script) -> Script:
-    """Return what stands for two scripts that one request calls, so that a client checks the rights for both."""
+    """Return a stand-in for two scripts of one request, so that a client checks the rights for both."""
     commands = tuple(sorted({*first.commands, *second.commands}))
     return Script(f"{first.name} {second.name}", b"", first.digest + second.digest, commands)
 
 
 def digest_of(source: bytes) -> bytes:
-    """Return what the server names a script by: its SHA-1, which guards nothing."""
+    """Return the SHA-1 by which the server names a script; it is no protection."""
     return hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
 
 
 def load(script: Script, key: bytes) -> Request:
-    """Build the request that gives the server a script; a failover or a restart empties its cache."""
+    """Build the request that sends the server a script; a failover or a restart empties its cache."""
     return Request(((b"SCRIPT", b"LOAD", script.source),), key)
 
 
 def run(script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
-    """Run a script and return its reply; gives the server its source if needed."""
+    """Run a script and return its reply; send the server its source if needed."""
     try:
         [reply] = yield Request((script.call(keys, args),), keys[0], script=script)
     except UnknownScript:

@@ -356,7 +356,7 @@ def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorCheck]:
 
 
 def _adapter(adapter: Adapter) -> DoctorCheck:
-    abilities = adapter.capabilities().items()
+    abilities = adapter.verbs().items()
     can = ", ".join(act.value for act, ability in abilities if ability.can)
     cannot = "; ".join(f"cannot {act.value}: {ability.note}" for act, ability in abilities if not ability.can)
     detail = f"can {can}" + (f"; {cannot}" if cannot else "")

@@ -22,6 +22,7 @@ from qdeck._settings.model import (
     Context,
     Settings,
 )
+from qdeck._words import invalid_value
 
 if TYPE_CHECKING:
     from qdeck._settings.thresholds import Thresholds
@@ -195,8 +196,7 @@ def _convert(value: Any, kind: Any, path: str, name: str) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         _check_names(value, kind, path, name)
-        what, _, at = str(error).partition(" - at `$")
-        inside = at.rstrip("`")
+        what, inside = invalid_value(error)
         hint = _default_hint(inside) if kind is Settings else ""
         raise InvalidOption(f"{name}: {f'{path}{inside}'.lstrip('.')}: {what}", hint=hint) from error
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._redis import AsyncClient
-from qdeck._redis.address import Kind
+from qdeck._redis.address import Topology
 from qdeck._redis.commands import wait
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class BlockingWait:
     def __init__(self, endpoint: Endpoint, source: WakeUps | StopStreams) -> None:
         self._endpoint = endpoint
         self._source = source
-        self._longest = LONGEST_S if endpoint.address.kind is Kind.SERVER else LONGEST_OF_MANY_S
+        self._longest = LONGEST_S if endpoint.address.kind is Topology.SERVER else LONGEST_OF_MANY_S
         self._client = self._make_client()
 
     def _make_client(self) -> AsyncClient:

@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     from qdeck.adapters.applying import Applier
     from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.finding import Finder
+    from qdeck.adapters.groups import Gathering
     from qdeck.adapters.model import Want
-    from qdeck.adapters.outcomes import KeptOutcomes, Planned
+    from qdeck.adapters.outcomes import KeptOutcomes, PlannedEntries
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
     from qdeck.adapters.undoing import Undoer
 
@@ -73,10 +74,11 @@ class Adapter(ABC):
     """The class has the name of its system. One of several of a system has a name of its own, as in `jobs@eu`."""
     about: ClassVar[str]
     on_cluster: ClassVar[bool] = False
+    """Whether its queues are looked at on a cluster."""
+    changes_on_cluster: ClassVar[bool] = False
+    """Whether the keys of each change are under one hash tag, so that a script may write them on a cluster."""
     registry: ClassVar[str] = ""
     """The hash that has when each queue was registered, by name: a plan tells another server by it."""
-    counts_dead: ClassVar[bool] = False
-    """Whether queues keep counts of their dead letters by what these died of."""
     repeats: ClassVar[bool] = False
     """Whether entries that are equal to the byte may be several."""
     features: ClassVar[frozenset[Feature]] = frozenset()
@@ -101,6 +103,7 @@ class Adapter(ABC):
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         self.settings = settings or self.settings_type()
         self.sight: Sight | None = None
+        self.in_cluster = False
         self.thresholds = Thresholds()
 
     @cached_property
@@ -195,9 +198,17 @@ class Adapter(ABC):
             if one.name == rule and entry.state in one.states
         )
 
+    def verbs(self) -> Mapping[Act, Capability]:
+        """What can be done on this server: on a cluster nothing that writes in several slots at once."""
+        known = self.capabilities()
+        if not self.in_cluster or self.changes_on_cluster:
+            return known
+        split = Capability(code=CapabilityCode.CLUSTER)
+        return {act: split if capability.can else capability for act, capability in known.items()}
+
     def able(self) -> list[str]:
         """The verbs that there are here."""
-        return [act.value for act, capability in self.capabilities().items() if capability.can]
+        return [act.value for act, capability in self.verbs().items() if capability.can]
 
     def stuck_pages(
         self, queues: Sequence[str], wanted: Filter | None, now: int
@@ -215,7 +226,7 @@ class Adapter(ABC):
 
     def states(self, verb: str) -> tuple[State, ...]:
         """The states in which a verb can be done."""
-        capability = self.capabilities().get(Act(verb))
+        capability = self.verbs().get(Act(verb))
         return () if capability is None else capability.states
 
     def pages(self, queue: str, search: Search) -> Program[list[Pages]]:
@@ -254,7 +265,7 @@ class Adapter(ABC):
         """What undoes a batch in these queues; `target` is the queue to which it moved jobs."""
         from qdeck.adapters.undoing import CellUndoer
 
-        return CellUndoer(self, batch)
+        return CellUndoer(self.name, batch)
 
     def changes(
         self, act: Act, entries: Sequence[Entry], context: Context
@@ -299,7 +310,14 @@ class Adapter(ABC):
         yield from ()  # no reading: a program all the same
         return [Outcome.UNKNOWN] * len(tried)
 
-    def planned_outcomes(self, planned: Planned) -> Program[list[Outcome | None]]:
+    def take_counts(self, queue: str, gathering: Gathering, now: int) -> Program[bool]:
+        """Take the groups of dead letters that a queue counts by itself; false where they are not all of them.
+
+        Asked of adapters with `Feature.GROUP_COUNTS`.
+        """
+        raise NotImplementedError
+
+    def planned_outcomes(self, planned: PlannedEntries) -> Program[list[Outcome | None]]:
         """What happened to entries of a plan since it was applied; None for one that was not changed."""
         from qdeck.adapters.outcomes import of_planned
 
@@ -317,7 +335,7 @@ class Adapter(ABC):
 
     def why_not(self, verb: str, state: State | None = None) -> str:
         """Return why a verb cannot be used in a state, or in any; empty when it can."""
-        known = self.capabilities().get(Act(verb)) if verb in list(Act) else None
+        known = self.verbs().get(Act(verb)) if verb in list(Act) else None
         found = known or Capability(code=CapabilityCode.NO_SUCH_VERB)
         wrong = found.can and state is not None and state not in found.states
         code = CapabilityCode.STATE if wrong else found.code

@@ -13,7 +13,7 @@ from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.queue_ref import ambiguous, shared_names
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, QdeckError, UsageError
-from qdeck._redis import keyspace, reads
+from qdeck._redis import keyspace_scan, reads
 from qdeck.adapters import NAMES, NO_SETTINGS, discovery, make, make_all
 from qdeck.adapters.native.adapter import Native
 from qdeck.adapters.together import all_of, apart
@@ -44,7 +44,7 @@ class Adapters:
         on_cluster: bool = False,
     ) -> None:
         made = make_all((name for name in names if name != NATIVE), settings)
-        self._settings = settings
+        self._settings, self._on_cluster = settings, on_cluster
         self._beside: dict[str, Adapter] = {}
         self.native = Native(memory=memory, address=address)
         self.foreign = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
@@ -65,7 +65,7 @@ class Adapters:
         self.unread: list[str] = []
         """What the last look at these adapters left out, with the reason."""
         for adapter in self.foreign:
-            adapter.thresholds = memory.thresholds
+            adapter.thresholds, adapter.in_cluster = memory.thresholds, on_cluster
 
     @property
     def shown(self) -> list[Adapter]:
@@ -126,7 +126,9 @@ class Adapters:
         """Lets a look for our own queues go on where the last one on this machine ended."""
         strays, memory = self._recall().strays, self._memory
         if strays is not None and not memory.names:
-            memory.strays = keyspace.Strays(cursor=strays.cursor, passes=strays.passes, names={*strays.names})
+            memory.strays = keyspace_scan.UnregisteredQueues(
+                cursor=strays.cursor, passes=strays.passes, names={*strays.names}
+            )
 
     def _note(self) -> None:
         """Remembers how far the look for our own queues came, where no registry names them."""
@@ -135,7 +137,9 @@ class Adapters:
             self._recall().strays = None
         else:
             names = {*sorted(strays.names)[:MOST_STRAYS]}
-            self._recall().strays = keyspace.Strays(cursor=strays.cursor, passes=strays.passes, names=names)
+            self._recall().strays = keyspace_scan.UnregisteredQueues(
+                cursor=strays.cursor, passes=strays.passes, names=names
+            )
 
     def _extended(self, seen: Snapshot, notices: list[str], unread: list[str]) -> Program[Snapshot]:
         """A picture of the native queues with those of the other adapters."""
@@ -252,7 +256,7 @@ class Adapters:
         known = self.named(name) or self._beside.get(name)
         if known is None:
             known = self._beside[name] = make(name, self._settings)
-            known.thresholds = self._memory.thresholds
+            known.thresholds, known.in_cluster = self._memory.thresholds, self._on_cluster
         return known
 
     @property

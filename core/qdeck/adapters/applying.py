@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from qdeck._deck.reasons import SkipCode
 from qdeck._engine.batch_transitions import SLICE, SliceResult
 from qdeck._redis import reads
 from qdeck.adapters import changes
-from qdeck.adapters.entry_plans import build_changes
+from qdeck.adapters.entry_plans import Planned, build_changes
 from qdeck.adapters.model import Act, Seen, Skipped
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from qdeck._errors import QdeckError
     from qdeck._redis.commands import Program
-    from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.model import Entry
     from qdeck.adapters.plans import Context, PlanEntry
@@ -144,12 +143,22 @@ class PlanSlices:
         self._place += count
 
 
+class Applied(Planned, Protocol):
+    """What is needed of an adapter to apply plans to its entries by cells."""
+
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """The entries that were seen so, as they read now."""
+
+    def prepare(self, verb: str, now: int) -> Program[Any]:
+        """What many changes of one verb need."""
+
+
 class CellApplier(Applier):
     """Applies slices of an adapter whose changes are cells: each entry is read again, and its change built and made."""
 
     takes_several = False
 
-    def __init__(self, adapter: Adapter, context: Context, keep_ms: int) -> None:
+    def __init__(self, adapter: Applied, context: Context, keep_ms: int) -> None:
         self.kept_bytes = 0
         self._adapter, self._context, self._keep_ms = adapter, context, keep_ms
         self._places = changes.Places()

@@ -8,13 +8,16 @@ from __future__ import annotations
 import hashlib
 from enum import Enum
 from functools import cache
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from qdeck._deck.reasons import Caution  # noqa: TC001 - structs look their types up when they are made
 from qdeck._redis import scripts
 from qdeck._redis.commands import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _CHUNK: Final = "-- The chunk of the adapter stands here."
 
@@ -157,6 +160,11 @@ def effect(command: str, key: bytes | None, *args: bytes, kind: str = "") -> Cel
     return Cell("effect", key or b"", command.encode(), None, packed(args), extra=kind.encode())
 
 
+def keys_of(some: Iterable[Cell]) -> tuple[bytes, ...]:
+    """Return the keys of cells."""
+    return tuple(key for cell in some for key in (cell.key, cell.ident if cell.kind == "rename" else b"") if key)
+
+
 def packed(values: tuple[bytes, ...]) -> bytes:
     """Return values as one: the length of each, a colon and itself."""
     return b"".join(b"%d:%b" % (len(value), value) for value in values)
@@ -180,6 +188,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
     effect: str
     caution: Caution | None = None
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """Return the keys of its cells."""
+        return keys_of(self.cells)
 
     @property
     def size(self) -> int:

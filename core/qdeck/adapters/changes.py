@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -12,18 +14,20 @@ from qdeck._deck.reasons import SkipCode
 from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads, scripts
-from qdeck.adapters.cells import Cell, Change, Mark, ScriptChange, Value, unpacked
+from qdeck.adapters.cells import Cell, Change, Mark, ScriptChange, Value, keys_of, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from qdeck._redis.commands import Arg, Program, Script
 
 CHUNK: Final = 50  # changes in one round trip: the server looks after its others between any two of them
 CHUNK_BYTES: Final = 1 << 20  # of them in one round trip, unless one alone has more
 _WIDTH: Final = 8  # values of a cell
+_TAG: Final = re.compile(rb"[^{]*\{([^}]+)\}")
 _NOWHERE: Final = b"qdeck:undo:none"
 _AnyChange: TypeAlias = Change | ScriptChange
+_Placed: TypeAlias = tuple[int, _AnyChange]
 
 
 class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +52,13 @@ class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places:
-    """Where entries of lists are by now, after what a run took and pushed: a hint, so that none is searched for."""
+    """What a run did so far: where entries of lists are by now, and what is kept of its batch under each hash tag.
+
+    A place is a hint, so that none is searched for.
+    """
 
     def __init__(self) -> None:
+        self.kept: dict[bytes, int] = {}
         self._taken: defaultdict[tuple[bytes, bytes], list[int]] = defaultdict(list)
         self._pushed: Counter[tuple[bytes, bytes]] = Counter()
 
@@ -69,11 +77,22 @@ class Places:
         return msgspec.structs.replace(cell, place=b"%d" % now)
 
 
-def undo_key(adapter: str, batch: str) -> bytes:
-    """Return the hash that keeps what undoes a batch on the queues of an adapter."""
+def undo_key(adapter: str, batch: str, tag: bytes = b"") -> bytes:
+    """Return the hash that keeps what undoes a batch on the queues of an adapter, in the slot of a hash tag."""
     if not batch or not batch.isascii():
         raise InvalidOption(f"{batch!r} is no id of a batch", hint="pass one that an operation gave")
-    return f"qdeck:undo:{adapter}:{batch}".encode()
+    return b"qdeck:undo:" + (b"{%b}:" % tag if tag else b"") + f"{adapter}:{batch}".encode()
+
+
+def _tags_key(adapter: str, batch: str) -> bytes:
+    """The set of the hash tags under which there is more of a batch."""
+    return undo_key(adapter, batch) + b":tags"
+
+
+def _tag_of(keys: Iterable[bytes]) -> bytes:
+    """Return the hash tag that keys have in common, and none where they have several or none."""
+    tags = {found[1] if (found := _TAG.match(key)) else b"" for key in keys}
+    return tags.pop() if len(tags) == 1 else b""
 
 
 def apply(
@@ -90,43 +109,48 @@ def apply(
 
     Of a batch at most `keep_bytes` are kept: what is done beyond them cannot be undone.
     """
-    undo, at = undo_key(adapter, batch), at or Places()
+    at = at or Places()
     found: list[ChangeResult] = []
-    for part in _parts(changes, places or range(len(changes))):
+    for tag, part in _parts(changes, places or range(len(changes))):
+        undo, room = undo_key(adapter, batch, tag), keep_bytes - sum(at.kept.values()) + at.kept.get(tag, 0)
+        if tag and tag not in at.kept:  # first of all: what is not known to be kept cannot be undone
+            yield [(b"SADD", _tags_key(adapter, batch), tag), (b"PEXPIRE", _tags_key(adapter, batch), keep_ms)]
         replies: list[list[int | bytes]]
         first = part[0][1]
         if isinstance(first, ScriptChange):
-            replies = yield from scripts.run(first.script, *_many(undo, part, keep_ms, keep_bytes))
+            replies = yield from scripts.run(first.script, *_many(undo, part, keep_ms, room))
         else:
             calls = [
-                _call(undo, ("do", number, keep_ms, keep_bytes, _text(one.id)), [at.follow(cell) for cell in one.cells])
+                _call(undo, ("do", number, keep_ms, room, _text(one.id)), [at.follow(cell) for cell in one.cells])
                 for number, one in part
                 if isinstance(one, Change)
             ]
             replies = yield from scripts.run_each(_script(), calls, undo)
-        found += [_result(change, reply) for (_, change), reply in zip(part, replies, strict=True)]
+        for (_, change), reply in zip(part, replies, strict=True):
+            result = _result(change, reply)
+            at.kept[tag] = result.bytes if result.done else at.kept.get(tag, 0)
+            found.append(msgspec.structs.replace(result, bytes=sum(at.kept.values())))
     return found
 
 
-def _parts(changes: Sequence[_AnyChange], places: Sequence[int]) -> Iterator[list[tuple[int, _AnyChange]]]:
-    """Yield changes that are made in one round trip, each with its place: of cells, or of one script and its keys."""
-    part: list[tuple[int, _AnyChange]] = []
-    size, kind = 0, None
+def _parts(changes: Sequence[_AnyChange], places: Sequence[int]) -> Iterator[tuple[bytes, list[_Placed]]]:
+    """Yield changes that are made in one round trip: of one hash tag, and of cells or of one script with its keys."""
+    part: list[_Placed] = []
+    size, kind, tag = 0, None, b""
     for number, change in zip(places, changes, strict=True):
         own = (change.script, change.keys, len(change.args)) if isinstance(change, ScriptChange) else None
+        under = _tag_of(change.keys)
         size += change.size
-        if part and (own != kind or len(part) == CHUNK or size > CHUNK_BYTES):
-            yield part
+        if part and ((own, under) != (kind, tag) or len(part) == CHUNK or size > CHUNK_BYTES):
+            yield tag, part
             part, size = [], change.size
         part.append((number, change))
-        kind = own
+        kind, tag = own, under
     if part:
-        yield part
+        yield tag, part
 
 
-def _many(
-    undo: bytes, part: Sequence[tuple[int, _AnyChange]], keep_ms: int, keep_bytes: int
-) -> tuple[Sequence[bytes], Sequence[Arg]]:
+def _many(undo: bytes, part: Sequence[_Placed], keep_ms: int, keep_bytes: int) -> tuple[Sequence[bytes], Sequence[Arg]]:
     """Return keys and arguments of a script that makes many changes."""
     some = [(number, change) for number, change in part if isinstance(change, ScriptChange)]
     first = some[0][1]
@@ -145,8 +169,14 @@ def apply_once(change: Change) -> Program[ChangeResult]:
 
 def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list[bool | None]]:
     """Return for each place of a batch whether it can be undone; None for what was not done."""
-    kept = yield (b"HMGET", undo_key(adapter, batch), *places)
-    return [None if value is None else bool(value) for value in kept]
+    tags, kept = yield [
+        (b"SMEMBERS", _tags_key(adapter, batch)), (b"HMGET", undo_key(adapter, batch), *places)
+    ]  # fmt: skip
+    rows = [kept]
+    if tags:
+        rows += yield [(b"HMGET", undo_key(adapter, batch, tag), *places) for tag in sorted(tags)]
+    found = [next((value for value in values if value is not None), None) for values in zip(*rows, strict=True)]
+    return [None if value is None else bool(value) for value in found]
 
 
 def undo(adapter: str, batch: str) -> Program[list[ChangeResult]]:
@@ -154,19 +184,25 @@ def undo(adapter: str, batch: str) -> Program[list[ChangeResult]]:
 
     Those that add entries to streams again go last, in the order of these: a stream is only added to at its end.
     """
-    key = undo_key(adapter, batch)
-    kept = yield from reads.scan_hash(key)
-    numbers = sorted((int(place) for place in kept if place.isdigit()), reverse=True)
-    added = {number: ident for number in numbers if (ident := _added(_read(kept[b"%d" % number])[1]))}
+    known = yield (b"SMEMBERS", _tags_key(adapter, batch))
+    kept: dict[int, tuple[bytes, bytes]] = {}
+    for tag in (b"", *sorted(known)):
+        key = undo_key(adapter, batch, tag)
+        values = yield from reads.scan_hash(key)
+        kept |= {int(place): (key, value) for place, value in values.items() if place.isdigit()}
+    numbers = sorted(kept, reverse=True)
+    added = {number: ident for number in numbers if (ident := _added(_read(kept[number][1])[1]))}
     numbers = [*(number for number in numbers if number not in added), *sorted(added, key=added.__getitem__)]
     found: list[ChangeResult] = []
-    for start in range(0, len(numbers), CHUNK):
-        part = [(number, *_read(kept[b"%d" % number])) for number in numbers[start : start + CHUNK]]
-        there = [(number, name, cells) for number, name, cells in part if cells]
-        calls = [_call(key, ("undo", number, 0, 0, b""), cells) for number, _, cells in there]
-        replies = yield from scripts.run_each(_script(), calls, key)
-        found += [_outcome(name, cells, reply) for (_, name, cells), reply in zip(there, replies, strict=True)]
-    if lost := sum(not kept[b"%d" % number] for number in numbers):
+    for key, group in groupby(numbers, key=lambda number: kept[number][0]):
+        some = list(group)
+        for start in range(0, len(some), CHUNK):
+            read = [(number, *_read(kept[number][1])) for number in some[start : start + CHUNK]]
+            there = [(number, name, cells) for number, name, cells in read if cells]
+            calls = [_call(key, ("undo", number, 0, 0, b""), cells) for number, _, cells in there]
+            replies = yield from scripts.run_each(_script(), calls, key)
+            found += [_outcome(name, cells, reply) for (_, name, cells), reply in zip(there, replies, strict=True)]
+    if lost := sum(not value for _, value in kept.values()):
         found.append(ChangeResult(id="", done=False, code=SkipCode.UNDO_NOT_KEPT, data=str(lost)))
     return found
 
@@ -216,8 +252,7 @@ def _outcome(name: str, cells: Sequence[Cell], reply: list[int | bytes]) -> Chan
 
 
 def _call(undo: bytes, head: tuple[Arg, ...], cells: Sequence[Cell]) -> tuple[Arg, ...]:
-    named = [cell.key for cell in cells if cell.key] + [cell.ident for cell in cells if cell.kind == "rename"]
-    keys = {key: number for number, key in enumerate(dict.fromkeys(named), 1)}
+    keys = {key: number for number, key in enumerate(dict.fromkeys(keys_of(cells)), 1)}
     out: list[Arg] = [*head]
     for cell in cells:
         out += (cell.kind, keys.get(cell.key, 0), cell.ident, _told(cell.before), _told(cell.after))

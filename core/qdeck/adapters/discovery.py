@@ -15,7 +15,7 @@ import msgspec
 from qdeck._files import draft_beside, private_folder, state_dir
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
-from qdeck._redis.keyspace import KeySearch, ScanPosition, Strays, sweep
+from qdeck._redis.keyspace_scan import KeySearch, ScanPosition, UnregisteredQueues, sweep
 from qdeck.adapters.model import Group, Sight
 from qdeck.adapters.together import all_of
 
@@ -73,7 +73,7 @@ class Remembered(msgspec.Struct):
     """What an operator's machine remembers of one server, by adapter and pattern."""
 
     passes: dict[str, Pass] = {}
-    strays: Strays | None = None
+    strays: UnregisteredQueues | None = None
 
 
 def look(adapters: Sequence[Adapter], remembered: Remembered) -> Program[tuple[list[str], list[str]]]:

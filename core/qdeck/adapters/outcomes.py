@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from qdeck._redis import reads
 from qdeck.adapters.changes import done_places
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.model import Outcome
     from qdeck.adapters.plans import PlanEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedEntries:
     """Entries of one queue of an applied plan: their places in it, its batch, and when it was made.
 
     `repeated` has the hashes of what several entries of the plan have in common: which of them is dead again cannot
@@ -43,7 +42,19 @@ class KeptOutcomes:
     errors: Counter[str] = field(default_factory=Counter)
 
 
-def of_planned(adapter: Adapter, planned: Planned) -> Program[list[Outcome | None]]:
+class Watched(Protocol):
+    """What is needed of an adapter to see what happened to its entries."""
+
+    name: str
+
+    def likeness(self, job_id: str, seen: Seen) -> bytes:
+        """What an entry and the same one, dead again, have in common."""
+
+    def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
+        """What happened to entries that were retried."""
+
+
+def of_planned(adapter: Watched, planned: PlannedEntries) -> Program[list[Outcome | None]]:
     """Return the outcome of each entry; None for one that was not changed, or was restored since."""
     done = yield from done_places(adapter.name, planned.batch, planned.places)
     changed = [entry for entry, kept in zip(planned.entries, done, strict=True) if kept is not None]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from qdeck._deck.reasons import Skip
     from qdeck._redis.commands import Program
-    from qdeck.adapters.adapter import Adapter
 
 
 class Undoer(ABC):
@@ -38,7 +37,7 @@ class Undoer(ABC):
 class CellUndoer(Undoer):
     """Undoes the changes of an adapter from the cells that were kept, the last change first."""
 
-    def __init__(self, adapter: Adapter, batch: str) -> None:
+    def __init__(self, adapter: str, batch: str) -> None:
         super().__init__()
         self._adapter, self._batch = adapter, batch
 
@@ -47,7 +46,7 @@ class CellUndoer(Undoer):
         yield self._undo()
 
     def _undo(self) -> Program[None]:
-        results = yield from changes.undo(self._adapter.name, self._batch)
+        results = yield from changes.undo(self._adapter, self._batch)
         self.restored += sum(result.done for result in results)
         missed = [(result.id, result.code, result.data) for result in results if result.code is not None]
-        self.skipped += skips_of("", missed, self._adapter.name)
+        self.skipped += skips_of("", missed, self._adapter)

@@ -48,10 +48,7 @@ if TYPE_CHECKING:
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
-    from qdeck._operations.closeup import CloseUp, Spread
     from qdeck._operations.editing import Draft, new_body
-    from qdeck._operations.groups import PART_MS, Gathering, Group, Groups, GroupWalk, Kind
-    from qdeck._operations.headroom import Headroom
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult, Verb
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
     from qdeck._operations.planfile import Plan, PlanWriter, load_plan
@@ -81,9 +78,13 @@ if TYPE_CHECKING:
     from qdeck._words import counted, iso
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
+    from qdeck.adapters.groups import PART_MS, CountedGroup, Gathering, Group, Groups
     from qdeck.adapters.model import Act, Entry, Seen
     from qdeck.adapters.native import newest_first
+    from qdeck.adapters.native.dead_limits import Headroom
+    from qdeck.adapters.native.groups import GroupWalk
     from qdeck.adapters.native.purge import purge_verb
+    from qdeck.adapters.native.queue_details import CloseUp, Spread
     from qdeck.adapters.native.records import MOST_SHOWN
     from qdeck.adapters.native.walk import Needs, Walk
     from qdeck.adapters.plans import PlanEntry, StuckJob, shown
@@ -120,6 +121,7 @@ __all__ = [
     "Code",
     "Configuration",
     "ContextSettings",
+    "CountedGroup",
     "CronRule",
     "Definition",
     "Diagnosis",
@@ -142,7 +144,6 @@ __all__ = [
     "JobDetail",
     "JobOutcome",
     "JobRecord",
-    "Kind",
     "KnownRule",
     "Limits",
     "Needs",
@@ -268,11 +269,12 @@ _HOMES: Final = {
     "qdeck._names": "QueueType",
     "qdeck._operations.activity": "new_activity=make",
     "qdeck._operations.applying": "Tally",
-    "qdeck._operations.closeup": "CloseUp Spread",
+    "qdeck.adapters.native.queue_details": "CloseUp Spread",
     "qdeck._operations.editing": "Draft new_body",
     "qdeck.adapters.plans": "PlanEntry StuckJob shown",
-    "qdeck._operations.groups": "Gathering Group GroupWalk Groups Kind PART_MS",
-    "qdeck._operations.headroom": "Headroom",
+    "qdeck.adapters.groups": "CountedGroup Gathering Group Groups PART_MS",
+    "qdeck.adapters.native.groups": "GroupWalk",
+    "qdeck.adapters.native.dead_limits": "Headroom",
     "qdeck._operations.model": "Activity BatchResult Outcomes UndoResult Verb",
     "qdeck._operations.planfile": "Plan PlanWriter load_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",

@@ -11,7 +11,7 @@ from qdeck._adapter_names import ADAPTERS
 from qdeck._deck import native
 from qdeck._errors import NotAllowed
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
-from qdeck._redis.both import AsyncRunner, BlockingRunner, Both
+from qdeck._redis.program_methods import AsyncRunner, BlockingRunner, ProgramMethod
 from qdeck._settings.thresholds import Thresholds
 from qdeck.adapters.all import Adapters
 
@@ -206,13 +206,13 @@ class Asynchronous(Client, AsyncRunner):
         return clients
 
 
-class reads(Both[P, T]):  # noqa: N801 - a decorator
+class reads(ProgramMethod[P, T]):  # noqa: N801 - a decorator
     """A method that only reads."""
 
     runner = "run"
 
 
-class writes(Both[P, T]):  # noqa: N801 - a decorator
+class writes(ProgramMethod[P, T]):  # noqa: N801 - a decorator
     """A method that writes."""
 
     runner = "_run_write"

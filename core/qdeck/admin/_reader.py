@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from qdeck._deck.model import Finding, Found, JobDetail, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
     from qdeck._deck.vitals import Vitals
     from qdeck._filter import Filter
-    from qdeck._operations.closeup import CloseUp
-    from qdeck._operations.groups import Groups, GroupWalk, Kind
-    from qdeck._operations.headroom import Headroom
     from qdeck._redis.commands import Program
     from qdeck._rules.doctor import Diagnosis
     from qdeck._rules.health import HealthReport
     from qdeck._schedules.model import Definition, ScheduleRow
     from qdeck._settings import Configuration, Target
     from qdeck._settings.limits import Limits
+    from qdeck.adapters.groups import CountedGroup, Groups
+    from qdeck.adapters.native.dead_limits import Headroom
+    from qdeck.adapters.native.groups import GroupWalk
+    from qdeck.adapters.native.queue_details import CloseUp
     from qdeck.adapters.native.walk import Walk as FilterWalk
     from qdeck.adapters.native.window import Stretch
     from qdeck.adapters.plans import StuckJob
@@ -180,16 +181,16 @@ class Reads(Plans):
     @reads
     def queue_details(self, queue: str) -> Program[CloseUp]:
         """Return the times, deaths and outcomes of one native queue."""
-        from qdeck._operations import closeup
+        from qdeck.adapters.native import queue_details
 
-        return closeup.read_close_up(queue)
+        return queue_details.read_close_up(queue)
 
     @reads
     def dead_limits(self, queues: Sequence[str]) -> Program[list[Headroom]]:
         """Return how near the dead letters of each of these native queues are to its limits."""
-        from qdeck._operations import headroom
+        from qdeck.adapters.native import dead_limits
 
-        return headroom.read_headroom(queues)
+        return dead_limits.read_headroom(queues)
 
     @reads
     def groups(
@@ -201,25 +202,23 @@ class Reads(Plans):
         cancelled: Callable[[], bool] | None = None,
     ) -> Program[Groups]:
         """Return the dead letters of some queues, or of all, in groups by error class and shape of message."""
-        from qdeck._operations import group_reads
+        from qdeck._operations import groups
 
-        return group_reads.all_groups(
-            self.adapters, names(queues), parsed(where), most_read=most_read, cancelled=cancelled
-        )
+        return groups.all_groups(self.adapters, names(queues), parsed(where), most_read=most_read, cancelled=cancelled)
 
     @reads
     def queue_groups(self, queue: str) -> Program[Groups]:
         """Return the groups of one native queue as it counts them; inexact where it does not count them all."""
-        from qdeck._operations import group_reads
+        from qdeck._operations import groups
 
-        return group_reads.read_groups([(self.adapters.native, queue)], most_read=1)
+        return groups.read_groups([(self.adapters.native, queue)], most_read=1)
 
     @reads
     def counted_groups(self, queues: Sequence[str]) -> Program[dict[str, Groups]]:
         """Return the groups of each native queue that counts them, without trends, in a few round trips."""
-        from qdeck._operations import groups
+        from qdeck.adapters.native import groups
 
-        return groups.read_counted(queues)
+        return groups.read_counted(self.adapters.native.name, queues)
 
     @reads
     def gather(self, walk: GroupWalk) -> Program[bool]:
@@ -231,14 +230,14 @@ class Reads(Plans):
     @reads
     def related(self, queue: str, refs: Iterable[str]) -> Program[Mapping[str, JobRecord]]:
         """Return the jobs that a job of this queue waits for, or that wait for it."""
-        from qdeck._operations import related
+        from qdeck.adapters.native import related
 
         return related.read_related(queue, refs)
 
     @reads
-    def same_failure(self, queue: str, job_id: str) -> Program[Kind | None]:
+    def same_failure(self, queue: str, job_id: str) -> Program[CountedGroup | None]:
         """Return the group of dead letters that a job belongs to."""
-        from qdeck._operations import related
+        from qdeck.adapters.native import related
 
         return related.read_kin(queue, job_id)
 

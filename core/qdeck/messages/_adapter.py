@@ -62,6 +62,7 @@ class TemporaryQueueAdapter(Adapter):
     name = "messages"
     about: ClassVar[str] = "temporary queues of qdeck.messages"
     on_cluster = True
+    changes_on_cluster = True
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """None: a purge alone looks for them."""

@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from qdeck._errors import PayloadNotSerializable, UsageError
+from qdeck._words import invalid_value
 
 _decoder = msgspec.json.Decoder()
 # What the envelope of June 2025 has and later ones have not: there `data` may be missing.
@@ -129,9 +130,8 @@ def _made(kind: type[E], fields: dict[str, Any]) -> E:
 
 def _say(error: msgspec.ValidationError) -> str:
     """Return msgspec's message with the path in front: `$.data` becomes `field data`."""
-    text, _, path = str(error).partition(" - at `")
-    where = path.rstrip("`").removeprefix("$.").removeprefix("$")
-    return f"field {where}: {text}" if where else text
+    text, path = invalid_value(error)
+    return f"field {path.removeprefix('.')}: {text}" if path else text
 
 
 def _kind(value: Any) -> str:

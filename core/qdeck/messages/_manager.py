@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from qdeck._engine import codec, programs, transitions
 from qdeck._errors import Reject, UsageError
 from qdeck._options import read_duration, retry_delay_ms
-from qdeck._redis.both import AsyncRunner, BlockingRunner, Both
+from qdeck._redis.program_methods import AsyncRunner, BlockingRunner, ProgramMethod
 from qdeck._worker.attempt import error_event
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
@@ -54,13 +54,13 @@ class Delivery:
     backoff: str | None
 
 
-class run(Both[P, T]):  # noqa: N801 - a decorator
+class run(ProgramMethod[P, T]):  # noqa: N801 - a decorator
     """A method of one program."""
 
     runner = "_run"
 
 
-class poll(Both[P, T]):  # noqa: N801 - a decorator
+class poll(ProgramMethod[P, T]):  # noqa: N801 - a decorator
     """A method that sends polls. They are numbered, and must arrive in that order: one such method at a time."""
 
     runner = "_run_poll"

@@ -238,7 +238,9 @@ def test_no_writing_command_is_left_out_of_the_table() -> None:
     told = [*WRITING, *LOOKING, "worker", "agent", "schedule sync", "config trust"]  # the last writes to no server
     defaults = {"jobs list", "job show", "dead list", "workers list", "schedule list", "queues list"}
     screens = {"console", "demo", "snapshot", "serve"}
-    for leaf in set(leaves(_top(), "")) - defaults - screens:
+    known = set(leaves(_top(), ""))
+    assert defaults | screens <= known
+    for leaf in known - defaults - screens:
         assert any(line == leaf or line.startswith(f"{leaf} ") for line in told), f"{leaf} is in neither table"
 
 

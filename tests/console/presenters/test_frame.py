@@ -58,10 +58,10 @@ def sick() -> Picture:
 
 @pytest.mark.parametrize("cells", [60, 72, 80, 90, 99, 100, 110, 120, 139, 140, 160, 200])
 def test_the_frame_fits_every_width(cells: int) -> None:
-    for active in ("queues", "activity"):
+    for active, names in (("queues", {"1 Queues"}), ("activity", {"9 Activity", "9 Log"})):
         told = words(frame.tabs(ALL, active, cells))
         assert len(told) <= cells
-        assert active.capitalize() in told or "9 Log" in told
+        assert any(name in told for name in names)
         for number in range(1, 10):
             assert f" {number} " in f"{told} ", "each has its key"
         assert "9  4" in told or "9   4" in told, "a count does not look like the next one's key"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._operations.closeup import Died
+from qdeck.adapters.native.queue_details import Died
 from qdeck.admin import (
     Activity,
     AsyncReader,

@@ -119,7 +119,7 @@ async def test_a_job_that_changed_since_it_was_seen_is_refused(url: str) -> None
             )
             run(url, transitions.poll(HOOKS, "wrk-1", at + 1, free_slots=0, lease_ms=60_000, endings=[ending]))
         await pilot.press("x")
-        await until(pilot, "nothing to discard: has changed since")
+        await until(pilot, "nothing to discard: it has changed since")
         assert counts(url) == (1, 0), "it died of something else since: nobody has looked at that"
 
 

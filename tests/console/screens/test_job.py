@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import TextArea
 
-from qdeck._operations.related import read_kin, read_related
+from qdeck.adapters.native.related import read_kin, read_related
 from qdeck.admin import HistoryEvent, JobDetail, QueueRef, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import job_page as present

@@ -52,6 +52,8 @@ def test_every_action_of_a_screen_is_done_by_it() -> None:
         QueueScreen, JobScreen,
     ]  # fmt: skip
     for screen in classes:
-        for action in of_scope(screen.SCOPE):
+        actions = of_scope(screen.SCOPE)
+        assert actions, screen
+        for action in actions:
             done = action.id in screen.HANDLERS or hasattr(screen, f"do_{action.id}")
             assert action.call or done, (screen, action.id)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck.admin import AsyncWriter, BatchResult, QueueRef, Skip, SkipCode, UndoResult, Verb, Writer
-from qdeck_console.operating import outcome, undone
+from qdeck_console.operations import outcome, undone
+from qdeck_console.operator import Work
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun
-from qdeck_console.screens.acting import Work
 from qdeck_console.screens.purge import PurgeScreen
 from support.driving import app_of, console, lines, row, text, until
 from support.screens import dry_run
@@ -72,7 +72,7 @@ async def test_what_an_undo_broke_off_can_be_undone_again(url: str, monkeypatch:
             patched.setattr(AsyncWriter, "undo", breaks)
             await pilot.press("u", "u")
             await until(pilot, "then the server went away")
-        assert [done.batch for done in operator.last()] == ["b-1"]
+        assert [done.batch for done in operator.batches] == ["b-1"]
         assert Applied(count=3, undo_until_ms=1, back=1).line(100)[1][0].startswith("   u undoes the rest until")
 
 

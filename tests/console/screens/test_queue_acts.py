@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from textual.widgets import Input
 
 from qdeck.admin import Writer
+from qdeck_console.operator import Work
 from support.driving import app_of, bury, console, until
 from support.screens import HOOKS, MAIL
 
@@ -77,3 +78,20 @@ async def test_a_queue_of_another_system_says_what_it_cannot(url: str, raw: redi
         await until(pilot, "ingestion")
         await pilot.press("m")
         await until(pilot, "∅")
+
+
+async def test_a_pause_is_one_of_the_things_that_go_on_one_at_a_time(url: str) -> None:
+    with Writer(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+    async with console(url) as pilot:
+        operator = app_of(pilot).operator
+        await until(pilot, "1 queue")
+        operator.work = Work("discard")
+        await pilot.press("p")
+        await until(pilot, "discard goes on")
+        operator.work = None
+        await pilot.press("p")
+        await until(pilot, "paused")
+        await until(pilot, lambda: operator.work is None)
+    with Writer(url) as deck:
+        assert [row.paused for row in deck.snapshot().queues] == [True]

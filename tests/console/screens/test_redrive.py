@@ -11,11 +11,11 @@ import pytest
 from qdeck._engine import transitions
 from qdeck.admin import JobOutcome, Outcomes, Writer
 from qdeck_console.format import length
+from qdeck_console.operator import Work
 from qdeck_console.presenters import confirm
 from qdeck_console.presenters import redrive as present
 from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.presenters.redrive import WATCHING, Drive
-from qdeck_console.screens.acting import Work
 from support.screens import HOOKS, fail_next, fill, run
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from qdeck.admin import AsyncWriter, QueueRow, ServerInfo, Snapshot, Status, Tot
 from qdeck_console.app import ConsoleApp
 from qdeck_console.feed import Picture
 from qdeck_console.judging import Entry, Severity
+from qdeck_console.operator import NamedBatch, Work
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.presenters.parts import PLAIN, name_parts, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer
-from qdeck_console.screens.acting import Done, Work
 from qdeck_console.screens.prompt import Field, Prompt, confirmation
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.widgets.lines import Lines
@@ -88,7 +88,7 @@ async def test_an_undo_tells_of_those_that_came_back_with_its_jobs(url: str, mon
     async with console(url, "") as pilot:
         app = pilot.app
         assert isinstance(app, ConsoleApp)
-        app.operator.take_back([Done("b1", "discard of 1 job")])
+        app.operator.undo(NamedBatch("b1", "discard of 1 job"))
         await until(pilot, "undone: discard of 1 job; 3 jobs that waited for them too")
 
 

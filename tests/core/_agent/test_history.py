@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck import UsageError
-from qdeck._agent.sampling import Sampler
+from qdeck._agent.history_sampler import HistorySampler
 from qdeck._deck import history
 from qdeck._deck.history import COARSE, FINE
 from qdeck.admin import AsyncWriter, QueueRow, Sample, Writer
@@ -67,7 +67,7 @@ def test_what_a_newer_qdeck_adds_is_passed_over() -> None:
 
 
 def test_samples_come_back_in_order_and_idle_times_are_filled(client: SyncClient, url: str) -> None:
-    sampler, first = Sampler(), start(30)
+    sampler, first = HistorySampler(), start(30)
     for n in range(31):
         work = min(n, 10) if n < 25 else n
         client.run(sampler.take([row(ready=work, enqueued=100 + work)], first + n * STEP))
@@ -81,22 +81,22 @@ def test_samples_come_back_in_order_and_idle_times_are_filled(client: SyncClient
 
 def test_a_time_without_agents_is_a_gap(client: SyncClient) -> None:
     first = start(30)
-    client.run(Sampler().take([row(ready=1, enqueued=1)], first))
-    client.run(Sampler().take([row(ready=2, enqueued=9)], first + 20 * STEP))
+    client.run(HistorySampler().take([row(ready=1, enqueued=1)], first))
+    client.run(HistorySampler().take([row(ready=2, enqueued=9)], first + 20 * STEP))
     found = past(client, 600)
     assert [sample.at_ms for sample in found if sample.at_ms >= first] == [first, first + 20 * STEP]
 
 
 def test_nothing_happened_while_no_agent_ran_and_the_totals_are_the_same(client: SyncClient) -> None:
     first = start(30)
-    client.run(Sampler().take([row(ready=1, enqueued=1)], first))
-    client.run(Sampler().take([row(ready=1, enqueued=1)], first + 20 * STEP))
+    client.run(HistorySampler().take([row(ready=1, enqueued=1)], first))
+    client.run(HistorySampler().take([row(ready=1, enqueued=1)], first + 20 * STEP))
     found = past(client, 600)
     assert len([sample for sample in found if sample.at_ms >= first]) == 21
 
 
 def test_two_agents_in_turns_tell_what_one_would(client: SyncClient, raw: redis.Redis) -> None:
-    first, both = start(40), (Sampler(), Sampler())
+    first, both = start(40), (HistorySampler(), HistorySampler())
     told = [0, 0, 0, 5, 5, 5, 5, 6, 6, 7, 7, 7, 7, 7, 0, 0, 0, 1, 2, 3, 3]
     for n, ready in enumerate(told):
         client.run(both[n % 2].take([row(ready=ready, enqueued=ready)], first + n * STEP))
@@ -107,13 +107,13 @@ def test_two_agents_in_turns_tell_what_one_would(client: SyncClient, raw: redis.
 def test_a_sample_written_twice_is_one(client: SyncClient) -> None:
     at = start(3)
     for _ in range(3):
-        client.run(Sampler().take([row(ready=4, enqueued=4)], at))
+        client.run(HistorySampler().take([row(ready=4, enqueued=4)], at))
     found = past(client, 300)
     assert [sample.ready for sample in found if sample.at_ms == at] == [4]
 
 
 def test_an_hour_is_fine_and_the_day_before_it_by_the_minute(client: SyncClient) -> None:
-    sampler = Sampler()
+    sampler = HistorySampler()
     begin = start(6 * 60 * 3)
     for n in range(6 * 60 * 3 + 1):
         client.run(sampler.take([row(ready=n, enqueued=n)], begin + n * STEP))
@@ -128,7 +128,7 @@ def test_an_hour_is_fine_and_the_day_before_it_by_the_minute(client: SyncClient)
 
 
 def test_memory_is_bounded(client: SyncClient, raw: redis.Redis) -> None:
-    sampler, begin = Sampler(), start(6 * 60 * 2)
+    sampler, begin = HistorySampler(), start(6 * 60 * 2)
     for n in range(6 * 60 * 2):
         rows = [
             row("idle:service:actions", ready=3, enqueued=3),
@@ -151,7 +151,7 @@ def test_who_looks_for_the_first_time_has_rates(client: SyncClient, url: str) ->
         [seen] = deck.snapshot().queues
         assert seen.in_per_s is None
     at = int(time.time() * 1000) - 10_000
-    client.run(Sampler().take([row(ready=0, enqueued=0)], at))
+    client.run(HistorySampler().take([row(ready=0, enqueued=0)], at))
     with Writer(url) as deck:
         [seen] = deck.snapshot().queues
     assert seen.in_per_s == pytest.approx(5, rel=0.2)
@@ -160,13 +160,13 @@ def test_who_looks_for_the_first_time_has_rates(client: SyncClient, url: str) ->
 
 def test_an_old_sample_tells_no_rate(client: SyncClient, url: str) -> None:
     make_jobs(client, 50)
-    client.run(Sampler().take([row(enqueued=0)], int(time.time() * 1000) - 120_000))
+    client.run(HistorySampler().take([row(enqueued=0)], int(time.time() * 1000) - 120_000))
     with Writer(url) as deck:
         assert deck.snapshot().queues[0].in_per_s is None
 
 
 def test_a_queue_that_is_gone_is_forgotten(client: SyncClient, raw: redis.Redis) -> None:
-    sampler, at = Sampler(), start(5)
+    sampler, at = HistorySampler(), start(5)
     client.run(sampler.take([row("a:b:actions"), row("c:d:actions")], at))
     client.run(sampler.take([row("c:d:actions")], at + STEP))
     assert set(raw.hkeys(history.LATEST)) == {b"", b"c:d:actions"}
@@ -179,7 +179,7 @@ def test_history_of_no_queue(url: str) -> None:
 
 def test_the_histories_of_many_queues_come_together(client: SyncClient, url: str) -> None:
     names = [f"q{n}:s:actions" for n in range(150)]
-    sampler, first = Sampler(), start(3)
+    sampler, first = HistorySampler(), start(3)
     for step in range(3):
         rows = [row(name, ready=n + step, enqueued=n + step) for n, name in enumerate(names)]
         client.run(sampler.take(rows, first + step * STEP))
@@ -191,6 +191,6 @@ def test_the_histories_of_many_queues_come_together(client: SyncClient, url: str
 
 async def test_history_in_asyncio(client: SyncClient, url: str) -> None:
     make_jobs(client, 1)
-    client.run(Sampler().take([row(ready=1, enqueued=1)], start(2)))
+    client.run(HistorySampler().take([row(ready=1, enqueued=1)], start(2)))
     async with AsyncWriter(url) as deck:
         assert (await deck.history(QUEUE, seconds=300))[0].ready == 1

@@ -15,8 +15,8 @@ import pytest
 from characterisation.seed import fill
 from characterisation.seed_native import MAIL
 from qdeck import InvalidOption
-from qdeck._agent.options import Address, AgentOptions
-from qdeck._agent.serving import MOST_CONNECTIONS
+from qdeck._agent.api_server import MAX_CONNECTIONS
+from qdeck._agent.options import AgentOptions, ListenAddress
 from qdeck._settings import Purge
 from qdeck.admin import AsyncReader, Settings
 from qdeck_console.__main__ import main
@@ -275,7 +275,7 @@ async def test_a_fault_is_told_to_the_log_and_not_to_the_caller(
     async def broken(*_: object) -> None:
         raise RuntimeError("with a detail")
 
-    monkeypatch.setattr("qdeck._agent.deadletters.letters", broken)
+    monkeypatch.setattr("qdeck._agent.dead_letters.dead_letters", broken)
     async with run_agent() as agent:
         answer = await agent.ask(DLQ)
         assert (answer.code, "detail" in answer.text) == (500, False)
@@ -300,13 +300,13 @@ async def test_many_at_once_make_one_report(run_agent: Callable[..., Any], monke
 
 
 def test_addresses() -> None:
-    assert Address.parse("127.0.0.1:9180") == Address(host="127.0.0.1", port=9180)
-    assert Address.parse("[::1]:80") == Address(host="::1", port=80)
-    assert Address.parse(":9180") == Address.parse("9180") == Address(host="127.0.0.1", port=9180)
-    assert Address.parse("0.0.0.0:1").is_loopback is False
+    assert ListenAddress.parse("127.0.0.1:9180") == ListenAddress(host="127.0.0.1", port=9180)
+    assert ListenAddress.parse("[::1]:80") == ListenAddress(host="::1", port=80)
+    assert ListenAddress.parse(":9180") == ListenAddress.parse("9180") == ListenAddress(host="127.0.0.1", port=9180)
+    assert ListenAddress.parse("0.0.0.0:1").is_loopback is False
     for wrong in ("localhost", "::1", "a:b", "1.2.3.4:99999", "", "h:-1"):
         with pytest.raises(InvalidOption):
-            Address.parse(wrong)
+            ListenAddress.parse(wrong)
 
 
 async def test_a_port_in_use_is_told(url: str) -> None:
@@ -315,12 +315,12 @@ async def test_a_port_in_use_is_told(url: str) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(InvalidOption, match="cannot listen"):
-            async with running(url, http=Address(port=port)):
+            async with running(url, http=ListenAddress(port=port)):
                 pass
 
 
 async def test_metrics_beyond_this_machine_need_the_token(run_agent: Callable[..., Any]) -> None:
-    async with run_agent(http=Address(host="0.0.0.0", port=0)) as agent:  # noqa: S104 - that is what is tested
+    async with run_agent(http=ListenAddress(host="0.0.0.0", port=0)) as agent:  # noqa: S104 - that is what is tested
         assert (await agent.ask("/metrics", token=None)).code == 401
         assert (await agent.ask("/metrics")).code == 200
         assert (await agent.ask("/healthz", token=None)).code == 200
@@ -343,7 +343,7 @@ async def test_who_never_says_what_it_wants_is_hung_up_on(
     async with run_agent() as agent:
         host, port = agent.agent.address.removeprefix("http://").split(":")
         with monkeypatch.context() as hasty:
-            hasty.setattr("qdeck._agent.serving.CONNECTION_S", 0.3)
+            hasty.setattr("qdeck._agent.api_server.CONNECTION_S", 0.3)
             slow = [await asyncio.open_connection(host, int(port)) for _ in range(70)]
             for at, (_, writer) in enumerate(slow):
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n"[: at % 30])
@@ -364,7 +364,7 @@ async def test_idle_connections_take_no_room_from_others(run_agent: Callable[...
         began = asyncio.get_running_loop().time()
         assert [(await agent.ask("/healthz")).code for _ in range(3)] == [200] * 3
         assert asyncio.get_running_loop().time() - began < 5  # well before idle connections time out
-        await agent.until(lambda: len(_served_at(int(port))) <= MOST_CONNECTIONS)
+        await agent.until(lambda: len(_served_at(int(port))) <= MAX_CONNECTIONS)
         for _, writer in held:
             writer.transport.abort()
 
@@ -372,8 +372,8 @@ async def test_idle_connections_take_no_room_from_others(run_agent: Callable[...
 async def test_callers_that_read_no_answers_take_no_room_from_others(
     run_agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck._agent.serving.CONNECTION_S", 5.0)
-    monkeypatch.setattr("qdeck._agent.serving.MOST_REQUESTS", 6)
+    monkeypatch.setattr("qdeck._agent.api_server.CONNECTION_S", 5.0)
+    monkeypatch.setattr("qdeck._agent.api_server.MAX_REQUESTS", 6)
     monkeypatch.setattr("qdeck._agent.metrics.expose", lambda *_: "# " + "x" * 20_000_000 + "\n")
     async with run_agent() as agent:
         host, port = agent.agent.address.removeprefix("http://").split(":")

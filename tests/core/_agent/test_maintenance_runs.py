@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._deck.agent_tasks import Claim
+    from qdeck._deck.agent_tasks import TaskClaim
     from support.proxy import FaultProxy
     from support.servers import Server
 
@@ -28,13 +28,13 @@ LEASE = 15_000
 KEY = "qdeck:agent:{qdeck:purge}"
 
 
-def take(client: SyncClient, agent: str, now: int, *, aligned: bool = False) -> Claim:
+def take(client: SyncClient, agent: str, now: int, *, aligned: bool = False) -> TaskClaim:
     program = agent_tasks.claim("purge", agent, every_ms=EVERY, lease_ms=LEASE, aligned=aligned, now=now)
     return client.run(program)
 
 
 def end(client: SyncClient, token: int, now: int, **ending: object) -> bool:
-    return client.run(agent_tasks.finish("purge", token, agent_tasks.Ending(**ending), now=now))  # type: ignore[arg-type]  # as given
+    return client.run(agent_tasks.finish("purge", token, agent_tasks.TaskResult(**ending), now=now))  # type: ignore[arg-type]  # as given
 
 
 def test_a_clock_that_is_set_back_does_not_keep_a_dead_agents_run(client: SyncClient) -> None:
@@ -57,7 +57,7 @@ def test_one_of_two_gets_the_run(client: SyncClient) -> None:
     first, second = take(client, "a", NOW), take(client, "b", NOW)
     assert (first.token, first.started_ms, second.token, second.wait_ms) == (1, NOW, 0, LEASE)
     assert end(client, first.token, NOW + 100)
-    assert take(client, "b", NOW + 200) == agent_tasks.Claim(0, EVERY - 200, NOW + 200, 0)
+    assert take(client, "b", NOW + 200) == agent_tasks.TaskClaim(0, EVERY - 200, NOW + 200, 0)
     assert take(client, "b", NOW + EVERY).token == 2
 
 
@@ -193,7 +193,7 @@ def test_many_that_ask_at_once_get_each_run_once(url: str, raw: redis.Redis) -> 
             claim = client.run(agent_tasks.claim("maintain", name, every_ms=20, lease_ms=5000))
             if claim.token:
                 got.append((claim.token, claim.started_ms))
-                assert client.run(agent_tasks.finish("maintain", claim.token, agent_tasks.Ending()))
+                assert client.run(agent_tasks.finish("maintain", claim.token, agent_tasks.TaskResult()))
         client.close()
 
     with ThreadPoolExecutor(8) as pool:

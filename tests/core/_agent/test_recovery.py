@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from qdeck._agent import recovery
+from qdeck._agent import queue_maintenance
 from qdeck._engine import keys, programs, transitions
 from qdeck._engine.job_ids import new_id
 from qdeck._redis import Endpoint, SyncClient
@@ -25,12 +25,12 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def maintain(client: SyncClient, url: str, *, trims: bool = True, now: int | None = None) -> recovery.WorkDone:
-    done = recovery.WorkDone()
+def maintain(client: SyncClient, url: str, *, trims: bool = True, now: int | None = None) -> queue_maintenance.WorkDone:
+    done = queue_maintenance.WorkDone()
     with Writer(url) as deck:
         rows = deck.snapshot(visible=()).queues
-    for work in client.run(recovery.find_work(rows, now or now_ms(), trims=trims)):
-        client.run(recovery.do_work(work, done))
+    for work in client.run(queue_maintenance.find_work(rows, now or now_ms(), trims=trims)):
+        client.run(queue_maintenance.do_work(work, done))
     return done
 
 
@@ -114,8 +114,8 @@ def test_workers_of_the_day_before_are_struck_off(client: SyncClient, raw: redis
         raw.hset(keys.WORKERS, name, json.dumps({"id": name, "heartbeat_ms": seen}))
         raw.hset(keys.CONTROL, name, "stop")
     raw.hset(keys.WORKERS, "broken", "{")
-    done = recovery.WorkDone()
-    client.run(recovery.prune_workers(now_ms(), done))
+    done = queue_maintenance.WorkDone()
+    client.run(queue_maintenance.prune_workers(now_ms(), done))
     assert done.workers == 2
     assert set(raw.hkeys(keys.WORKERS)) == set(raw.hkeys(keys.CONTROL)) == {b"quiet", b"fresh"}
 
@@ -124,7 +124,7 @@ def test_names_without_a_queue_are_taken_off_the_registry(client: SyncClient, ra
     make_jobs(client, 1)
     hours = now_ms() - 3 * 3_600_000
     raw.hset(keys.QUEUES, mapping={"never:made:actions": hours, "just:now:actions": now_ms(), QUEUE: hours})
-    assert client.run(recovery.prune_queues(now_ms())) == ["never:made:actions"]
+    assert client.run(queue_maintenance.prune_queues(now_ms())) == ["never:made:actions"]
     assert set(raw.hkeys(keys.QUEUES)) == {b"just:now:actions", QUEUE.encode()}
 
 
@@ -135,7 +135,7 @@ def test_looking_for_what_is_due_writes_nothing(client: SyncClient, url: str, ra
     with Writer(url) as deck:
         rows = deck.snapshot(visible=()).queues
     before = {key: raw.dump(key) for key in raw.scan_iter()}
-    due = client.run(recovery.find_work(rows, now_ms(), trims=True))
+    due = client.run(queue_maintenance.find_work(rows, now_ms(), trims=True))
     assert [(work.queue, work.reap) for work in due] == [(QUEUE, True)]
     assert {key: raw.dump(key) for key in raw.scan_iter()} == before
 
@@ -149,7 +149,7 @@ def test_many_queues_cost_few_round_trips(make_server: Callable[..., Server]) ->
         rows = deck.snapshot(visible=()).queues
         before = raw.info("stats")["total_commands_processed"]
         began = time.monotonic()
-        assert client.run(recovery.find_work(rows, now_ms(), trims=True)) == []
+        assert client.run(queue_maintenance.find_work(rows, now_ms(), trims=True)) == []
         assert time.monotonic() - began < 5
         assert raw.info("stats")["total_commands_processed"] - before < 4 * 500 + 20
     client.close()

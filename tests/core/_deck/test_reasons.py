@@ -98,3 +98,16 @@ def test_each_capability_has_words_and_takes_a_note(code: CapabilityCode) -> Non
     noted = code.words("lists", "run", states=["ready", "dead"], state="done", note="ask it")
     assert (plain == "") is (code is CapabilityCode.OK)
     assert ("ask it" in noted) is (code not in WITHOUT_NOTE)
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "sentence"),
+    [
+        (SkipCode.MOVED, "dead", "it is dead now"),
+        (SkipCode.CHANGED, "", "it has changed since"),
+        (SkipCode.NOT_FOUND, "", "there is no such job"),
+        (SkipCode.UNIQUE_HELD, "j7", "its unique name is held by j7"),
+    ],
+)
+def test_a_skip_is_a_sentence_of_its_own(code: SkipCode, data: str, sentence: str) -> None:
+    assert Skip(code=code, data=data).sentence == sentence

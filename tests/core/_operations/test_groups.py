@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core._operations.yard import QUEUE, Yard
 from qdeck._engine.signatures import MAX_PATTERN, message_pattern
-from qdeck._operations.groups import OTHER
+from qdeck.adapters.groups import OTHER
 from qdeck.adapters.native.records import Row
 from qdeck.admin import Gathering
 

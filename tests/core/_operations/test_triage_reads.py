@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core._operations.yard import QUEUE, Yard
-from qdeck._operations.groups import like
-from qdeck._operations.headroom import KEEP_MS, read_headroom
+from qdeck.adapters.groups import like
+from qdeck.adapters.native.dead_limits import KEEP_MS, read_headroom
 from qdeck.adapters.native.window import read_some, read_stretch
 from qdeck.admin import parse
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qdeck import QdeckError
 from qdeck._redis import Endpoint
-from qdeck._redis.address import Kind, Node, read_url
+from qdeck._redis.address import Node, Topology, read_url
 from qdeck.admin import mask_url
 
 SECRET = "S3CRET"
@@ -18,7 +18,7 @@ def test_a_url_of_sentinels() -> None:
     address = read_url(
         "redis+sentinel://u:pw@h1,h2:7000,[::1]:7001/my%20master/3?sentinel_password=sp&socket_timeout=2"
     )
-    assert address.kind is Kind.SENTINEL
+    assert address.kind is Topology.SENTINEL
     assert address.seeds == (Node("h1", 26379, True), Node("h2", 7000, True), Node("::1", 7001, True))
     assert address.service == "my master"
     assert (address.options["username"], address.options["password"], address.options["db"]) == ("u", "pw", 3)
@@ -29,7 +29,7 @@ def test_a_url_of_sentinels() -> None:
 
 def test_a_url_of_a_cluster() -> None:
     address = read_url("redis+cluster://:pw@h1:7000,h2/0")
-    assert (address.kind, address.seeds) == (Kind.CLUSTER, (Node("h1", 7000), Node("h2", 6379)))
+    assert (address.kind, address.seeds) == (Topology.CLUSTER, (Node("h1", 7000), Node("h2", 6379)))
     assert address.options["password"] == "pw"
     assert Endpoint("redis+cluster://h1").is_cluster
     assert not Endpoint("redis://h1").is_cluster
@@ -38,6 +38,7 @@ def test_a_url_of_a_cluster() -> None:
 @pytest.mark.parametrize("scheme", ["rediss+sentinel://h/s", "rediss+cluster://h"])
 def test_tls_is_for_all_of_them(scheme: str) -> None:
     endpoint = Endpoint(f"{scheme}?ssl_ca_certs=/etc/ca.pem")
+    assert endpoint.address.seeds
     for seed in endpoint.address.seeds:
         connection = endpoint.blocking_connection(seed)
         assert type(connection).__name__ == "SSLConnection"
@@ -67,14 +68,14 @@ def test_tls_is_for_all_of_them(scheme: str) -> None:
         ("redis+cluster://::1", "in brackets"),
         ("redis+sentinel://::1:26379/s", "in brackets"),
         ("unix://", "path of the socket file is missing"),
-        ("redis://h?colour=red", "colour is no option"),
-        ("redis://h?connection_class=x", "connection_class is no option"),
+        ("redis://h?colour=red", "colour is not an option"),
+        ("redis://h?connection_class=x", "connection_class is not an option"),
         ("redis+cluster://h?sentinel_password=x", "sentinel_password is for redis+sentinel"),
         ("redis://h?ssl_ca_certs=/ca.pem", "ssl_ca_certs is for TLS"),
         ("rediss://h?ssl_cert_reqs=sometimes", "ssl_cert_reqs is none of"),
         ("redis://h?socket_timeout=0", "socket_timeout is not a number of seconds"),
         ("redis://h?socket_connect_timeout=inf", "socket_connect_timeout is not a number of seconds"),
-        ("redis://:pa?secret=b@h", "something else is no option"),
+        ("redis://:pa?secret=b@h", "something else is not an option"),
         ("h:6379", "no server URL"),
     ],
 )

@@ -14,7 +14,7 @@ import redis
 
 from qdeck import ServerUnreachable, UnreachableCause
 from qdeck._redis import AsyncClient, Endpoint, SyncClient, reads
-from qdeck._redis.effort import cause_of
+from qdeck._redis.retries import cause_of
 from support.proxy import FaultProxy
 from support.serving import free_port
 
@@ -80,9 +80,9 @@ def test_a_server_that_closes_the_connection(talker: tuple[socket.socket, str]) 
 
     def close_two() -> None:
         for _ in range(2):
-            line, _ = listening.accept()
-            line.recv(1 << 16)
-            line.close()
+            connection, _ = listening.accept()
+            connection.recv(1 << 16)
+            connection.close()
 
     closing = threading.Thread(target=close_two, daemon=True)
     closing.start()

@@ -21,9 +21,9 @@ from qdeck._redis import Endpoint
 from qdeck._redis.address import Node
 from qdeck._redis.cluster import ClusterRoutes
 from qdeck._redis.commands import Command, Request, pack
-from qdeck._redis.effort import Effort
-from qdeck._redis.routes import Lost, SentinelRoutes
-from qdeck._redis.wide import Wide, place_of
+from qdeck._redis.keyless_commands import KeylessScope, place_of
+from qdeck._redis.retries import RetryTimer
+from qdeck._redis.routes import LostExchange, SentinelRoutes
 
 
 def commands(*given: Command, key: bytes = b"") -> Request:
@@ -51,8 +51,8 @@ class Net:
         self.waited: list[float] = []
 
     def send(self, request: Request) -> list[Any]:
-        effort = Effort(self.endpoint, self.patience, met=True)
-        steps = self.routes.exchange(request, effort)
+        retries = RetryTimer(self.endpoint, self.patience, was_connected=True)
+        steps = self.routes.exchange(request, retries)
         came: Any = None
         try:
             while True:
@@ -61,20 +61,20 @@ class Net:
                     self.waited.append(wish)
                     came = None
                     continue
-                names = [[b" ".join(_words(pack([one]))) for one in talk.request.commands] for talk in wish]
+                names = [[b" ".join(_words(pack([one]))) for one in exchange.request.commands] for exchange in wish]
                 if names != [[b"CLUSTER SLOTS"]]:
-                    self.rounds.append([(talk.node, said) for talk, said in zip(wish, names, strict=True)])
-                came = [self._answer(talk.node, said) for talk, said in zip(wish, names, strict=True)]
+                    self.rounds.append([(exchange.node, said) for exchange, said in zip(wish, names, strict=True)])
+                came = [self._answer(exchange.node, said) for exchange, said in zip(wish, names, strict=True)]
         except StopIteration as stop:
             replies: list[Any] = stop.value
             return replies
 
-    def _answer(self, node: Node, said: list[bytes]) -> list[Any] | Lost:
+    def _answer(self, node: Node, said: list[bytes]) -> list[Any] | LostExchange:
         replies: list[Any] = []
         for words in said:
             queue = self.said.get((node, words), [])
             reply = queue.pop(0) if queue else (SLOTS if words == b"CLUSTER SLOTS" else words)
-            if isinstance(reply, Lost):
+            if isinstance(reply, LostExchange):
                 return reply
             replies.append(reply)
         return replies
@@ -95,7 +95,11 @@ def test_reads_go_to_all_servers_at_once_and_come_back_in_order() -> None:
 def test_writes_with_a_key_keep_their_order() -> None:
     net = Net()
     net.send(commands((b"SET", ON_A), (b"INCR", ON_A), (b"SET", ON_B), (b"DEL", ON_A), key=ON_A))
-    assert [[(node, len(said)) for node, said in talks] for talks in net.rounds] == [[(A, 2)], [(B, 1)], [(A, 1)]]
+    assert [[(node, len(said)) for node, said in exchanges] for exchanges in net.rounds] == [
+        [(A, 2)],
+        [(B, 1)],
+        [(A, 1)],
+    ]
 
 
 def test_writes_without_a_key_have_no_order_to_keep() -> None:
@@ -157,7 +161,7 @@ def test_after_patience_the_program_reads_what_the_server_said() -> None:
 
 def test_what_was_lost_on_the_way_is_sent_again_and_nothing_else() -> None:
     net = Net()
-    net.said[A, b"SET {b}:x"] = [Lost(ConnectionResetError(), sent=True)]
+    net.said[A, b"SET {b}:x"] = [LostExchange(ConnectionResetError(), sent=True)]
     assert net.send(commands((b"SET", ON_A), (b"SET", ON_B))) == [b"SET {b}:x", b"SET {c}:x"]
     assert net.rounds[1] == [(A, [b"SET {b}:x"])]
 
@@ -165,7 +169,7 @@ def test_what_was_lost_on_the_way_is_sent_again_and_nothing_else() -> None:
 @pytest.mark.parametrize(("name", "error"), [(b"GET", ServerUnreachable), (b"SET", OutcomeUnknown)])
 def test_a_server_that_stays_away(name: bytes, error: type[Exception]) -> None:
     net = Net(patience=0.0)
-    net.said[A, name + b" {b}:x"] = [Lost(ConnectionResetError(), sent=True)]
+    net.said[A, name + b" {b}:x"] = [LostExchange(ConnectionResetError(), sent=True)]
     with pytest.raises(error):
         net.send(commands((name, ON_A)))
 
@@ -213,12 +217,12 @@ def test_amounts_of_all_servers_are_added_and_the_worst_is_told() -> None:
     ("call", "place"),
     [
         ((b"EVALSHA", b"d", 2, ON_A, b"{b}:y", b"arg"), key_slot(ON_A)),
-        ((b"eval", b"return 1", 0), Wide.HOME),
+        ((b"eval", b"return 1", 0), KeylessScope.HOME),
         ((b"XREADGROUP", b"GROUP", b"g", b"c", b"STREAMS", ON_B, b">"), key_slot(ON_B)),
         ((b"XINFO", b"STREAM", ON_C), key_slot(ON_C)),
         ((b"MEMORY", b"USAGE", ON_C), key_slot(ON_C)),
-        ((b"PING",), Wide.HOME),
-        ((b"INFO",), Wide.ALL),
+        ((b"PING",), KeylessScope.HOME),
+        ((b"INFO",), KeylessScope.ALL),
     ],
 )
 def test_where_the_key_of_a_command_is(call: tuple[Any, ...], place: object) -> None:
@@ -236,7 +240,7 @@ class Watch:
         self.asked: list[Node] = []
 
     def send(self, request: Request, *, patience: float = 5.0) -> list[Any]:
-        steps = self.routes.exchange(request, Effort(self.endpoint, patience, met=True))
+        steps = self.routes.exchange(request, RetryTimer(self.endpoint, patience, was_connected=True))
         came: Any = None
         try:
             while True:

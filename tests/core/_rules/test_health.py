@@ -74,6 +74,7 @@ def test_ages_of_many_come_from_an_even_sample(yard: Yard) -> None:
     yard.raw.zadd(yard.key("dead"), {f"j{n}": now - n * 1000 for n in range(count)})
     yard.raw.zadd(yard.key("ready"), {f"j{n}": 7 * BAND + now - n * 1000 for n in range(count)})
     found = yard.deck.run(ages.measure([(QUEUE, state) for state in (State.DEAD, State.READY)], now))
+    assert len(found) == 2
     for age in found:
         assert age is not None
         assert not age.exact
@@ -215,6 +216,7 @@ def test_doctor_tells_the_dangers_of_the_server(make_server: Callable[..., Serve
 def test_doctor_asks_every_command_of_the_scripts(yard: Yard) -> None:
     """A wrong number of arguments would be answered before the rights are looked at."""
     calls = doctor._changes()
+    assert len(calls) > 20
     for call in calls:
         reply = yard.raw.execute_command("ACL", "DRYRUN", "default", *call)
         assert reply in (b"OK", "OK"), call

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from core.adapters.test_conformance import FILL
 from qdeck._deck import native
-from qdeck._redis import keyspace
-from qdeck._redis.keyspace import FIRST_S, NEXT_STEPS, STEP
+from qdeck._redis import keyspace_scan
+from qdeck._redis.keyspace_scan import FIRST_S, NEXT_STEPS, STEP
 from qdeck.adapters import discovery
 from qdeck.adapters.lists.adapter import Lists
 from qdeck.admin import Writer
@@ -84,8 +84,8 @@ def is_unfinished(deck: Writer) -> bool:
 
 def test_many_lists_of_one_entry_are_one_queue(url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 4000
-    monkeypatch.setattr(keyspace, "STEP", 500)
-    monkeypatch.setattr(keyspace, "FIRST_S", 0.0)
+    monkeypatch.setattr(keyspace_scan, "STEP", 500)
+    monkeypatch.setattr(keyspace_scan, "FIRST_S", 0.0)
     push_lists(raw, range(count))
     looks = 0
     for _ in range(count):
@@ -105,7 +105,7 @@ def test_a_list_that_comes_later_is_found_by_whoever_looks_only_once(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `qdeck status` of a cron job: each goes on where the last one ended."""
-    monkeypatch.setattr(keyspace, "STEP", 100)
+    monkeypatch.setattr(keyspace_scan, "STEP", 100)
     raw.execute_command("DEBUG", "POPULATE", 2000, "other:key", 5)
     with Writer(url, adapters=("lists",)) as deck:
         while is_unfinished(deck):
@@ -142,8 +142,8 @@ def test_a_memory_that_is_spoilt_hides_nothing(url: str, raw: redis.Redis, told:
 def test_queues_of_ours_without_a_registry_are_found_and_remembered(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyspace, "STEP", 100)
-    monkeypatch.setattr(keyspace, "FIRST_S", 0.0)
+    monkeypatch.setattr(keyspace_scan, "STEP", 100)
+    monkeypatch.setattr(keyspace_scan, "FIRST_S", 0.0)
     with Writer(url, adapters=ALL) as deck:
         deck.enqueue("shop:actions", "t")
     raw.delete("qdeck:queues")

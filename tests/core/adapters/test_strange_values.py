@@ -102,6 +102,7 @@ def test_strange_values_are_shown_as_text(
     with Writer(url, adapters=(name,)) as deck:
         rows = deck.snapshot().queues
         jobs = {row.name: next(iter(deck.jobs(row.name))) for row in rows}
+    assert jobs
     for command in LOOKS:
         for queue, job in list(jobs.items())[: None if "{queue}" in command else 1]:
             words = [word.format(queue=queue, id=job.key) for word in command]

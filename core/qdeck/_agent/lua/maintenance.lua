@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- Works without memory to spare, because what the agents do makes room.
--- One maintenance task of the agents: who does it now, and when it is due again. Any number of agents ask; one gets
--- the run.
--- A run belongs to its token. It is kept for a lease that the agent renews; when the lease ends without the run having
--- ended, the next agent that asks gets it anew, with another token, and the old one changes nothing here any more.
--- A claim carries a number of its own, so that one sent again after a lost answer is one.
+-- Runs without free memory, too, because the tasks of agents free some.
+-- One maintenance task of the agents: which agent runs it, and when it is due again. Any number of agents claim; one
+-- gets the run.
+-- A run belongs to its token, for a lease that the agent renews. When the lease ends before the run, the next agent that
+-- claims gets the task with another token, and calls with the old one are refused. A claim carries a number of its own,
+-- so that one sent again after a lost reply is one.
 -- keys: qdeck:agent:{qdeck:<task>} (hash: token holder request until started ended outcome summary runs failed n:<counter>),
 --   and for `finish` perhaps a second hash that the run replaces
 -- args: now (0 = the server's clock), verb, then
 --   claim: agent, every ms, lease ms, aligned, number  reply: token or 0, ms to wait, now, ms when the run started
---   renew: token, lease ms                         reply: 1, or 0 when the run is another's
+--   renew: token, lease ms                         reply: 1, or 0 when another agent has the run
 --   finish: token, outcome, summary, ms to live of the second hash, how many counters, counters and what to add, fields
---           and values of the second hash          reply: 1, or 0 when the run is another's
+--           and values of the second hash          reply: 1, or 0 when another agent has the run
 local NOW = tonumber(ARGV[1])
 if NOW == 0 then
   local t = redis.call('TIME')
@@ -19,7 +19,7 @@ if NOW == 0 then
 end
 local TASK, verb = KEYS[1], ARGV[2]
 
--- What somebody else wrote into a field counts as nothing, so that no task stands still for it.
+-- A field that cannot be read counts as 0, so that it does not block the task.
 local function number(raw, most)
   local found = tonumber(raw or 0)
   if not found or found ~= found or found < 0 or found > most then return 0 end
@@ -45,7 +45,7 @@ if verb == 'claim' then
   -- A lease that ends later than one from now on was given by a clock that was set back since: it counts as over.
   if held > NOW and held <= NOW + lease then
     if seen[3] == ARGV[7] then return { number(seen[4], 1e15), 0, NOW, started } end
-    -- It may end well before its lease does: ask again when it is due anew.
+    -- It may end before its lease does: claim again when it is due.
     local due = started + every - NOW
     return { 0, math.min(held - NOW, due > 0 and due or math.max(every, 1000)), NOW, 0 }
   end
@@ -54,7 +54,7 @@ if verb == 'claim' then
   else
     local due = started + every
     if due > NOW and held == 0 then return { 0, due - NOW, NOW, 0 } end
-    -- Keeps its beat; what was missed is not made up for. A run that nobody ended is due at once.
+    -- Keeps the interval; missed runs are not made up for. A run that did not end is due at once.
     if due <= NOW then started = due + math.floor((NOW - due) / every) * every end
   end
   if aligned then started = NOW - NOW % every end
@@ -66,7 +66,7 @@ end
 
 local state = redis.call('HMGET', TASK, 'token', 'until')
 if state[1] ~= ARGV[3] then return 0 end
-if state[2] == '0' then return verb == 'finish' and 1 or 0 end -- sent again: it is done already
+if state[2] == '0' then return verb == 'finish' and 1 or 0 end -- sent again
 
 if verb == 'renew' then
   redis.call('HSET', TASK, 'until', text(NOW + tonumber(ARGV[4])))

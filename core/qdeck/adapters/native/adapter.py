@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from qdeck._settings import AdapterSettings
     from qdeck._settings.limits import Limits
     from qdeck.adapters.applying import Applier
+    from qdeck.adapters.groups import Gathering
     from qdeck.adapters.model import AdapterHealth, Outcome, Want
     from qdeck.adapters.native.plans import Owners
     from qdeck.adapters.native.unreadable import Broken
-    from qdeck.adapters.outcomes import KeptOutcomes, Planned
+    from qdeck.adapters.outcomes import KeptOutcomes, PlannedEntries
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
     from qdeck.adapters.undoing import Undoer
 
@@ -39,9 +40,9 @@ class Native(Adapter):
     name = NATIVE
     about = "qdeck:queues and {queue}:meta, qdeck's own"
     on_cluster = True
+    changes_on_cluster = True
     registry = keys.QUEUES
     acl_keys = ("{*}:*",)
-    counts_dead = True
     counts_orphans = True
     features = frozenset(Feature)
     outcome_evidence: ClassVar[str] = "each job is looked up by its id"
@@ -220,7 +221,13 @@ class Native(Adapter):
 
         return NativeUndoer(batch, queues, target)
 
-    def planned_outcomes(self, planned: Planned) -> Program[list[Outcome | None]]:
+    def take_counts(self, queue: str, gathering: Gathering, now: int) -> Program[bool]:
+        """Take the groups of dead letters that a queue counts by itself; false where they are not all of them."""
+        from qdeck.adapters.native import groups
+
+        return groups.take_counts(QueueRef(self.name, queue), gathering, now)
+
+    def planned_outcomes(self, planned: PlannedEntries) -> Program[list[Outcome | None]]:
         """What happened to entries of a plan since it was applied; None for one that was not changed."""
         from qdeck.adapters.native import outcomes
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.stored_numbers import clamped
-from qdeck._operations.groups import kinds_of
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck.adapters.native import records
+from qdeck.adapters.native.groups import read_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,8 +164,8 @@ def _since(score: bytes) -> int:
 
 def _died(groups: Any, dead: int) -> tuple[Died, ...] | None:
     counts: dict[str, int] = {}
-    for kind in kinds_of(groups or []):
-        counts[kind.error] = counts.get(kind.error, 0) + kind.size
+    for group in read_groups(groups or []):
+        counts[group.error] = counts.get(group.error, 0) + group.size
     if not counts and dead:
         return None
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -1,4 +1,4 @@
-"""The API: health, dead letters, a purge's dry run, metrics. A token guards it, and it only looks unless allowed."""
+"""The API: health, dead letters, purges, metrics. A token guards it, and it only reads unless purges are allowed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from qdeck._agent import deadletters, metrics
-from qdeck._agent.options import host_and_port, is_loopback, is_passed_on
+from qdeck._agent import dead_letters, metrics
+from qdeck._agent.options import host_and_port, is_forwarded, is_loopback
 from qdeck._engine import codec
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
 from qdeck._hidden import escaped_json
@@ -37,7 +37,7 @@ _CODES: Final = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404:
 
 
 def make_app(options: AgentOptions, maintenance: Maintenance, event: Callable[[dict[str, Any]], None]) -> Starlette:
-    """The API as an ASGI application; what goes wrong inside is told to `event`."""
+    """Return the API as an ASGI application; report internal errors to `event`."""
     api = _Api(options, maintenance, event)
     app = Starlette(
         routes=[
@@ -93,7 +93,7 @@ class _Api:
         scheme, _, word = request.headers.get("authorization", "").partition(" ")
         if not given and scheme.lower() == "bearer":
             given = word.strip()
-        # Digests first: equally long, whatever was given, and headers may hold what is no ASCII.
+        # Digests have one length, and headers may have bytes that are not ASCII.
         if not hmac.compare_digest(_digest(given), _digest(token)):
             what = "the token is wrong" if given else "a token is needed"
             raise _Refusal(401, what, "send it as X-AUTH-TOKEN or Authorization: Bearer")
@@ -107,7 +107,9 @@ class _Api:
         limit = _whole(request, "limit", LETTERS, MOST_LETTERS)
         maintenance = self._maintenance
         return _json(
-            await deadletters.letters(maintenance.readers, maintenance.client, request.query_params.get("queue"), limit)
+            await dead_letters.dead_letters(
+                maintenance.readers, maintenance.client, request.query_params.get("queue"), limit
+            )
         )
 
     async def purge(self, request: Request) -> Response:
@@ -124,11 +126,11 @@ class _Api:
             raise _Refusal(403, "this agent only shows what a purge would do", hint)
         if not dry and self._options.read_only:
             raise _Refusal(403, "the agent's context is read-only", "dry_run=true shows what a purge would do")
-        told = await self._maintenance.purge_asked(dry_run=dry, limit=limit)
+        purged = await self._maintenance.purge_on_request(dry_run=dry, limit=limit)
         if not dry:
-            known = {name: told[name] for name in ("batch", "applied", "counts", "undo_until")}
-            self._event({"event": "purged", "through": "the API", **known, "skipped": len(told["skipped"])})
-        return _json(told)
+            known = {name: purged[name] for name in ("batch", "applied", "counts", "undo_until")}
+            self._event({"event": "purged", "through": "the API", **known, "skipped": len(purged["skipped"])})
+        return _json(purged)
 
     def _is_dry(self, request: Request) -> bool:
         word = request.query_params.get("dry_run", "false").lower()
@@ -137,18 +139,18 @@ class _Api:
         return word in _TRUE
 
     async def metrics(self, request: Request) -> Response:
-        # A scraper on this machine needs no token; elsewhere names of queues are not public.
+        # A scraper on this machine needs no token; for others names of queues are not public.
         if self._options.http is not None and not (self._options.http.is_loopback and _is_local(request)):
             self._check_token(request)
         # In a thread: with ten thousand queues the text takes a second to make, and leases have to be renewed.
-        text = await asyncio.to_thread(metrics.expose, *await self._maintenance.measured())
+        text = await asyncio.to_thread(metrics.expose, *await self._maintenance.metrics_data())
         return Response(text, headers=_HEADERS | {"Content-Type": metrics.CONTENT_TYPE})
 
     async def healthz(self, _: Request) -> Response:
         try:
-            await self._maintenance.knock()
+            await self._maintenance.ping()
         except QdeckError:
-            # No address here: anybody may ask this.
+            # No address here: this is public.
             return _json({"status": "unhealthy", "reason": "the server does not answer"}, 503)
         return _json({"status": "ok"})
 
@@ -165,11 +167,10 @@ def _path(request: Request) -> str:
 
 
 def _is_local(request: Request) -> bool:
-    """Whether it was sent to this machine under its own name and not passed on by a proxy. The name matters: a page in
-    a browser here can let a name of its own lead to this address (DNS rebinding) and read what is answered.
-    """
+    """Return whether a request was sent to this machine under its own name and not by a proxy. The name matters: a
+    page in a browser here can resolve a name of its own to this address (DNS rebinding) and read the reply."""
     host = host_and_port(request.headers.get("host", ""))
-    return host is not None and is_loopback(host[0]) and not is_passed_on(request.headers)
+    return host is not None and is_loopback(host[0]) and not is_forwarded(request.headers)
 
 
 def _digest(text: str) -> bytes:
@@ -195,13 +196,13 @@ def _whole(request: Request, name: str, usual: int, most: int) -> int:
 
 
 def _json(value: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
-    # Somebody may read it with curl in a terminal.
+    # It may be shown by curl in a terminal.
     text = escaped_json(codec.encode_json(value).decode())
     return Response(text, code, headers=_HEADERS | (headers or {}), media_type="application/json; charset=utf-8")
 
 
 def error_response(code: int, message: str, hint: str = "", headers: dict[str, str] | None = None) -> Response:
-    """A refusal as JSON."""
+    """Return an error as JSON."""
     word = _CODES.get(code, "unavailable" if code == 503 else "error")
     return _json({"error": word, "message": message, "hint": hint}, code, headers)
 
@@ -222,7 +223,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _our_error(_: Request, error: Exception) -> Response:
     kinds: tuple[tuple[type[QdeckError], int], ...] = (
-        (deadletters.NoQueue, 404),
+        (dead_letters.UnknownQueue, 404),
         (UsageError, 400),
         (NotAllowed, 403),
         (ServerUnreachable, 503),

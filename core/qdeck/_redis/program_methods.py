@@ -20,7 +20,7 @@ class AsyncRunner:
     """A class whose programs run in asyncio."""
 
 
-class Both(Generic[P, T]):
+class ProgramMethod(Generic[P, T]):
     """A method written once as a program. Subclasses name the method of the class that runs it."""
 
     runner = ""

@@ -1,4 +1,4 @@
-"""What may stand behind the `?` of a URL: checked when the URL is read, so that no later call stumbles over it."""
+"""Options after the `?` of a URL: checked when the URL is read, so that no later call fails because of them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _REQUIRED: Final = ("none", "optional", "required")
 _NAME: Final = re.compile(r"[a-z_]{1,40}")
 
 
-class Wrong(ValueError):
-    """What is wrong with a URL, in words that hold nothing secret."""
+class InvalidUrl(ValueError):
+    """Why a URL is invalid, in words without secrets."""
 
 
 def check(query: Mapping[str, Sequence[str]], *, kind: str, tls: bool, torn: bool) -> None:
-    """Refuses what no connection takes. Of a `torn` URL, where a password may be anywhere, no name is told."""
+    """Refuse options that no connection takes. Of a `torn` URL, where a password may be anywhere, no name is shown."""
     known = _KNOWN | _WITHOUT_EFFECT | (_TLS if tls else frozenset())
     if kind == "sentinel":
         known |= frozenset(OF_SENTINEL)
@@ -38,25 +38,27 @@ def check(query: Mapping[str, Sequence[str]], *, kind: str, tls: bool, torn: boo
         if name in known:
             continue
         if name in _TLS:
-            raise Wrong(f"{name} is for TLS: write rediss")
+            raise InvalidUrl(f"{name} is for TLS: write rediss")
         if name in OF_SENTINEL:
-            raise Wrong(f"{name} is for redis+sentinel://")
-        told = name if _NAME.fullmatch(name) and not torn else "something else"
-        raise Wrong(f"{told} is no option; those in use are socket_timeout, socket_connect_timeout and ssl_…")
+            raise InvalidUrl(f"{name} is for redis+sentinel://")
+        listed = name if _NAME.fullmatch(name) and not torn else "something else"
+        raise InvalidUrl(
+            f"{listed} is not an option; those in use are socket_timeout, socket_connect_timeout and ssl_…"
+        )
     if kind == "cluster" and query.get("db", ["0"])[0] != "0":
-        raise Wrong("a cluster has no databases: leave db out")
+        raise InvalidUrl("a cluster has no databases: leave db out")
     for name in _SECONDS:
         if name in query and not _is_time(query[name][0]):
-            raise Wrong(f"{name} is not a number of seconds above 0")
+            raise InvalidUrl(f"{name} is not a number of seconds above 0")
     if query.get("ssl_cert_reqs", ["none"])[0] not in _REQUIRED:
-        raise Wrong(f"ssl_cert_reqs is none of {', '.join(_REQUIRED)}")
+        raise InvalidUrl(f"ssl_cert_reqs is none of {', '.join(_REQUIRED)}")
     db = query.get("db", ["0"])[0]
     if not (db.isascii() and db.isdigit()):
-        raise Wrong("the database is not a number")
+        raise InvalidUrl("the database is not a number")
 
 
-def tidy(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that connections of ours take."""
+def connection_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for our connections."""
     return {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
 
 

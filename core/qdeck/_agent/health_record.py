@@ -1,4 +1,4 @@
-"""The health report where the agent leaves it: `qdeck:health`, and a line in the log."""
+"""The health report of the agent: stored as `qdeck:health`, and a line in the log."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck._rules.health import HealthReport
 
-KEY: Final = "qdeck:health"  # hash: metrics (JSON), status, last_check (ISO 8601); gone when nobody checked for an hour
+KEY: Final = "qdeck:health"  # hash: metrics (JSON), status, last_check (ISO 8601); expires an hour after a check
 LIVE_MS: Final = 3_600_000
-_MOST_FINDINGS: Final = 5
+MAX_FINDINGS: Final = 5
 
 
 def hash_fields(report: HealthReport) -> dict[str, str | bytes]:
-    """What `qdeck:health` holds."""
+    """Return the fields of `qdeck:health`."""
     return {
         "metrics": codec.encode_json(document(report)),
         "status": report.status.value,
@@ -29,30 +29,30 @@ def hash_fields(report: HealthReport) -> dict[str, str | bytes]:
 
 
 def summary(report: HealthReport) -> dict[str, Any]:
-    """What the log tells: the verdict, the numbers behind it and the worst findings."""
-    seen = report.snapshot
-    told: dict[str, Any] = {
+    """Return the report for the log: the status, its numbers and the worst findings."""
+    snapshot = report.snapshot
+    fields: dict[str, Any] = {
         "status": report.status.value,
-        "queues": len(seen.queues),
-        "ready": seen.totals.ready,
-        "running": seen.totals.running,
+        "queues": len(snapshot.queues),
+        "ready": snapshot.totals.ready,
+        "running": snapshot.totals.running,
         "dead": report.errors.dead,
         "stuck": report.errors.stuck,
         "late": report.errors.late,
         "orphaned": report.errors.orphaned,
-        "findings": [finding.as_json() for finding in report.findings[:_MOST_FINDINGS]],
+        "findings": [finding.as_json() for finding in report.findings[:MAX_FINDINGS]],
     }
-    if len(report.findings) > _MOST_FINDINGS:
-        told["more_findings"] = len(report.findings) - _MOST_FINDINGS
+    if len(report.findings) > MAX_FINDINGS:
+        fields["more_findings"] = len(report.findings) - MAX_FINDINGS
     if report.rates is not None:
-        told["processing_rate"] = rates_document(report.rates)
+        fields["processing_rate"] = rates_document(report.rates)
     if report.notices:
-        told["notices"] = list(report.notices)
-    return told
+        fields["notices"] = list(report.notices)
+    return fields
 
 
 def read_last() -> Program[dict[str, Any] | None]:
-    """The report that an agent wrote last; None when none did within the hour, or it may not be read."""
+    """Return the last report of an agent; None when there was none within the hour, or it may not be read."""
     [raw] = yield ask((b"HGET", KEY, b"metrics"))
     if is_error(raw) or raw is None:
         return None

@@ -1,4 +1,4 @@
-"""One pass over the keyspace for all adapters: a step reads, in one round trip, the same share for each search.
+"""One pass over the keyspace for all adapters: each step reads, in one round trip, the same share for each search.
 
 The server filters, search by search. One SCAN without MATCH for all of them was measured at 1,000,000 unrelated keys:
 23 to 67 MB of names to transfer, as much work for the server as three SCANs with MATCH or TYPE, and with the names
@@ -30,22 +30,22 @@ NEXT_STEPS: Final = 3
 
 
 class ScanPosition(msgspec.Struct):
-    """How far a pass came. `passes` is 1 when there was a whole one, however many there were."""
+    """The progress of a pass. `passes` is 1 after the first whole one."""
 
     cursor: str = "0"
     passes: int = 0
 
     @property
     def is_new(self) -> bool:
-        """Whether no key was looked at yet."""
+        """Return whether no key was read yet."""
         return not self.passes and self.cursor == "0"
 
     def finish(self) -> None:
-        """Note that the pass came to its end."""
+        """Record the end of the pass."""
         self.passes = 1
 
 
-class Strays(ScanPosition):
+class UnregisteredQueues(ScanPosition):
     """Native queues that a pass found, whether or not the registry names them."""
 
     names: set[str] = msgspec.field(default_factory=set)
@@ -53,7 +53,7 @@ class Strays(ScanPosition):
 
 @dataclass(frozen=True, slots=True)
 class KeySearch:
-    """What one search asks the server for, and who takes the names that it returns."""
+    """The request of one search, and the function that takes its names."""
 
     position: ScanPosition
     glob: bytes
@@ -66,7 +66,7 @@ class KeySearch:
         return call if self.kind is None else (*call, b"TYPE", self.kind)
 
     def accept(self, reply: Any) -> None:
-        """Take the names of a step, and go on behind it."""
+        """Take the names of a step, and advance."""
         cursor, names = reply
         self.take(names)
         self.position.cursor = cursor.decode() if isinstance(cursor, bytes) else str(cursor)

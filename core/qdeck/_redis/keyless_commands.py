@@ -1,4 +1,4 @@
-"""Where a command goes on a cluster, and those without a key: one answer for all servers, and a walk through them."""
+"""Commands without a key on a cluster: one reply for all servers, and walks through them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Command
 
 
-class Wide(Enum):
-    """Commands that have no key, by whom they are for on a cluster."""
+class KeylessScope(Enum):
+    """Which servers of a cluster get a command without a key."""
 
     HOME = "home"  # one server, and always the same one: that of the keys which are sent with it, if any are
     ALL = "all"  # every server that has keys
@@ -38,33 +38,33 @@ _LIMIT: Final = "maxmemory"
 
 
 _PLACES: Final = {
-    b"SCAN": Wide.WALK, b"INFO": Wide.ALL, b"SCRIPT": Wide.ALL,
+    b"SCAN": KeylessScope.WALK, b"INFO": KeylessScope.ALL, b"SCRIPT": KeylessScope.ALL,
 } | dict.fromkeys(
     (b"TIME", b"HELLO", b"PING", b"CONFIG", b"ACL", b"CLIENT", b"COMMAND", b"DBSIZE", b"ROLE", b"LATENCY", b"SLOWLOG",
      b"CLUSTER", b"WAIT", b"WAITAOF"),
-    Wide.HOME,
+    KeylessScope.HOME,
 )  # fmt: skip
 _SECOND: Final = frozenset({b"OBJECT", b"MEMORY", b"XINFO", b"XGROUP"})
 _COUNTED: Final = frozenset({b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO", b"FCALL", b"FCALL_RO"})
 _STREAMS: Final = frozenset({b"XREAD", b"XREADGROUP"})
 
 
-def place_of(command: Command) -> int | Wide:
-    """Return the slot of a command, or whom it is for."""
+def place_of(command: Command) -> int | KeylessScope:
+    """Return the slot of a command, or the servers that get it."""
     name = raw_of(command[0]).upper()
     if name in _PLACES:
         return _PLACES[name]
     if name in _COUNTED:
-        return key_slot(raw_of(command[3])) if len(command) > 3 and int(command[2]) else Wide.HOME
+        return key_slot(raw_of(command[3])) if len(command) > 3 and int(command[2]) else KeylessScope.HOME
     if name in _STREAMS:
         words = [raw_of(word).upper() for word in command]
         return key_slot(raw_of(command[words.index(b"STREAMS") + 1]))
     first = 2 if name in _SECOND else 1
-    return key_slot(raw_of(command[first])) if len(command) > first else Wide.HOME
+    return key_slot(raw_of(command[first])) if len(command) > first else KeylessScope.HOME
 
 
 def together(command: Command, replies: Sequence[Any]) -> Any:
-    """One answer for those of all servers."""
+    """Return one reply for those of all servers."""
     good = [reply for reply in replies if not isinstance(reply, ResponseError)]
     if len(good) < len(replies) or not good:
         return next(reply for reply in replies if isinstance(reply, ResponseError)) if replies else None
@@ -76,11 +76,11 @@ def together(command: Command, replies: Sequence[Any]) -> Any:
 
 
 def _info(replies: Sequence[bytes]) -> bytes:
-    """Amounts added up, states as they are where they are worst, and the rest as the first server says it."""
-    lines = [dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line) for text in replies]
-    first = lines[0]
+    """Return one INFO: amounts added up, the worst of states, the rest of the first server."""
+    infos = [dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line) for text in replies]
+    first = infos[0]
     for name in first:
-        values = [line[name] for line in lines if name in line]
+        values = [info[name] for info in infos if name in info]
         if name in _GOOD:
             first[name] = next((value for value in values if value != _GOOD[name]), _GOOD[name])
         elif name == _LIMIT:
@@ -95,7 +95,7 @@ def _info(replies: Sequence[bytes]) -> bytes:
 
 
 def step(command: Command, masters: Sequence[Node]) -> tuple[Node, Command]:
-    """The server whose turn it is in a walk, and the command for it. Our cursors are `host:port/cursor`."""
+    """Return the next server of a walk, and the command for it. Our cursors are `host:port/cursor`."""
     scan, given, *rest = command
     place, slash, cursor = raw_of(given).rpartition(b"/")
     node = _at_or_after(place.decode(), masters) if slash else masters[0]
@@ -105,7 +105,7 @@ def step(command: Command, masters: Sequence[Node]) -> tuple[Node, Command]:
 
 
 def stepped(reply: Any, node: Node | None, masters: Sequence[Node]) -> Any:
-    """The answer of a step, with the cursor that leads on: to the next server when this one is through."""
+    """Return the reply of a step, with the cursor of the next one: of the next server at the end of this one."""
     if node is None or isinstance(reply, ResponseError) or reply is None:
         return reply
     cursor, found = reply

@@ -1,4 +1,4 @@
-"""How long one exchange is tried again, and our errors for what goes wrong with a connection."""
+"""Retries of one exchange, and our errors for failed connections."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _WRONG_PLACE: Final = (ResponseError, InvalidResponse, UnicodeError)
 # The classes of redis-py and those of the system underneath: a connection that is no use any more.
 BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError, TimeoutError, asyncio.IncompleteReadError)
 # What ends one try: the connection is dropped, and `Effort` says whether there is another.
-TROUBLE: Final = (*BROKEN, *_WRONG_PLACE, BusyLoadingError)
+FAILURES: Final = (*BROKEN, *_WRONG_PLACE, BusyLoadingError)
 _LONGEST_PAUSE: Final = 0.5
 # What a server says that does not have a key any more, or not yet. The classes of some errors lose that first word.
 _MOVES: Final = (MovedError, AskError, ReadOnlyError, ClusterDownError, TryAgainError, MasterDownError)
 
 
 def need_same_server(replies: list[Any]) -> None:
-    """Raise when a command that blocks was sent away: then it is to be sent again on a new connection."""
+    """Raise when a blocking command was redirected: it has to be sent again on a new connection."""
     for reply in replies:
         if isinstance(reply, _MOVES) or (isinstance(reply, ResponseError) and code_of(reply) is ReplyCode.UNBLOCKED):
             raise redis.ConnectionError(str(reply)) from reply
@@ -58,7 +58,7 @@ _FACT: Final = re.compile(rb"^(loading_loaded_perc|loading_eta_seconds):([0-9.]{
 
 
 def loading_error(endpoint: Endpoint, replies: list[Any]) -> ServerUnreachable | None:
-    """Return an error that says how far a server is with loading, by its reply to `ASK_LOADING`."""
+    """Return an error with the progress of a server that loads its data, from its reply to `ASK_LOADING`."""
     facts = dict(_FACT.findall(replies[0])) if isinstance(replies[0], bytes) else {}
     if b"loading_loaded_perc" not in facts:
         return None
@@ -87,7 +87,7 @@ _ALL_REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"
 
 
 def cause_of(error: BaseException) -> UnreachableCause:
-    """Return why a connection is of no use: redis-py raises its own error in place of that of the system."""
+    """Return the cause of a failed connection: redis-py raises its own error in place of the system's."""
     under = error.__cause__ or error.__context__
     for one in (error, under):
         if one is None:
@@ -103,23 +103,23 @@ def cause_of(error: BaseException) -> UnreachableCause:
     return UnreachableCause.CLOSED if is_closed else UnreachableCause.UNKNOWN
 
 
-class Effort:
-    """How long one exchange has been tried, and what to say when patience is over."""
+class RetryTimer:
+    """How long one exchange has been retried, and the error when its patience is over."""
 
-    def __init__(self, endpoint: Endpoint, patience: float, *, met: bool) -> None:
+    def __init__(self, endpoint: Endpoint, patience: float, *, was_connected: bool) -> None:
         self._endpoint = endpoint
         # A client that never reached the server has a wrong address more often than a server that is coming back.
-        self._until = time.monotonic() + (patience if met else 0.0)
+        self._until = time.monotonic() + (patience if was_connected else 0.0)
         self._pause = 0.01
         self.sent = False
 
     @property
-    def is_over(self) -> bool:
-        """Whether there is no time for another try."""
+    def is_expired(self) -> bool:
+        """Return whether there is no time for another attempt."""
         return time.monotonic() >= self._until
 
     def next_pause(self, error: BaseException, *, reads: bool) -> float:
-        """Seconds to wait before the next try; raises when there is none."""
+        """Return the seconds to wait before the next attempt; raise when the time is over."""
         if isinstance(error, _DENIED):
             raise NotAllowed(
                 f"{self._endpoint} refuses the user or password: {error}",
@@ -127,7 +127,7 @@ class Effort:
             ) from error
         if isinstance(error, _WRONG_PLACE):
             raise _explain(self._endpoint, error) from error
-        if self.is_over:
+        if self.is_expired:
             if self.sent and not reads:
                 raise OutcomeUnknown(
                     f"{self._endpoint} did not answer: what was sent may or may not have happened",
@@ -142,13 +142,13 @@ class Effort:
         return self.next_length()
 
     def next_length(self) -> float:
-        """How long to wait before the next try, longer each time."""
+        """Return the seconds before the next attempt, longer each time."""
         pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
         return pause
 
 
 def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
-    """What goes wrong with a handshake is no reply for a program to read, but raised by the driver."""
+    """Explain a failed handshake, which the driver raises instead of returning a reply."""
     if isinstance(error, ResponseError):
         unknown = unknown_command(error)
         if code_of(error) is ReplyCode.NO_DATABASE:
@@ -171,5 +171,5 @@ def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, or its class when it says nothing."""
+    """Return the text of an error, or its class without text."""
     return str(error).rstrip(".") or type(error).__name__

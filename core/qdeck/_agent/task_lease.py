@@ -1,4 +1,4 @@
-"""A run in hand: its lease is renewed beside it, and it ends when the lease is another's."""
+"""The lease of a maintenance task: renewed beside the run, which ends when another agent took it over."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from qdeck._deck import agent_tasks
 from qdeck._errors import QdeckError
 
 if TYPE_CHECKING:
-    from qdeck._deck.agent_tasks import Claim
+    from qdeck._deck.agent_tasks import TaskClaim
     from qdeck._redis import AsyncClient
 
 
-class Lease:
-    """What a run holds. Work in threads asks `cancelled` between its slices."""
+class TaskLease:
+    """The lease of a run. Work in threads checks `cancelled` between its slices."""
 
-    def __init__(self, client: AsyncClient, task: str, claim: Claim, lease_s: float) -> None:
+    def __init__(self, client: AsyncClient, task: str, claim: TaskClaim, lease_s: float) -> None:
         self.task = task
         self.claim = claim
         self.lost = False
@@ -27,28 +27,28 @@ class Lease:
         self._renewed = time.monotonic()
 
     def cancelled(self) -> bool:
-        """Whether to stop here: told to, fenced, or silent for so long that somebody else may have taken over."""
+        """Return whether to stop: requested, lost, or so late that another agent may have taken over."""
         return self.stopped or self.lost or time.monotonic() - self._renewed > self._lease_s * 0.9
 
-    async def keep(self, run: asyncio.Task[agent_tasks.Ending]) -> None:
-        """Renews until it is cancelled; ends the run when it is not ours any more."""
+    async def keep(self, run: asyncio.Task[agent_tasks.TaskResult]) -> None:
+        """Renew until cancelled; end the run when the lease is lost."""
         while True:
             await asyncio.sleep(self._lease_s / 3)
             sent = time.monotonic()
             try:
-                kept = await self._client.run(
+                renewed = await self._client.run(
                     agent_tasks.renew(self.task, self.claim.token, round(self._lease_s * 1000))
                 )
             except QdeckError:
-                continue  # the next one may get through; `cancelled` watches the time
-            if not kept:
+                continue  # the next one may succeed; `cancelled` checks the time
+            if not renewed:
                 self.lost = True
                 run.cancel()
                 return
             self._renewed = sent
 
-    async def finish(self, ending: agent_tasks.Ending) -> bool:
-        """Ends the run on the server; False when it had been taken over, and what it leaves was not written."""
+    async def finish(self, ending: agent_tasks.TaskResult) -> bool:
+        """End the run on the server; return False when it was lost, and its result was not stored."""
         done = await self._client.run(agent_tasks.finish(self.task, self.claim.token, ending))
         self.lost = self.lost or not done
         return done

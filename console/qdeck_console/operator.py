@@ -1,4 +1,4 @@
-"""Doing things to jobs from any screen: plan, ask in proportion, apply, tell, and remember the batch for undo."""
+"""What changes the server from any screen, one thing at a time: plan, question, apply, report, undo."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from qdeck import QdeckError
+from qdeck_console.actions import READ_ONLY
 from qdeck_console.format import counted
 from qdeck_console.presenters.frame import is_production, seen_environment
 from qdeck_console.presenters.parts import naming_of
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import BatchResult, Plan, Skip, Tally, UndoResult
     from qdeck_console.format import Line
-    from qdeck_console.operating import Wish
+    from qdeck_console.operations import OperationRequest
     from qdeck_console.session import Session
 
 Answer = TypeVar("Answer")
@@ -39,7 +40,7 @@ class Work:
     waits: str = ""  # what it waits for before it goes on: then it has no rate
 
     def words(self) -> str:
-        """Progress with rate and time left."""
+        """Return the progress with rate and time left."""
         if self.asks:
             return f"{self.verb}: waits for your answer"
         if self.cancelled:
@@ -55,43 +56,40 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A batch of this console, by a name that its operator knows. `after`: the batch of which it is the other half,
-    and with which it is taken back.
-    """
+class NamedBatch:
+    """A batch of this console, by a name that its operator knows."""
 
     batch: str
     name: str
-    after: str = ""
 
 
 class Operator:
-    """Does what screens ask for, one thing at a time."""
+    """What screens have done, one thing at a time."""
 
     def __init__(self, console: Session) -> None:
         self._console = console
         self.work: Work | None = None
-        self.batches: list[Done] = []
-        self.went_back: dict[str, UndoResult] = {}
-        """What taking a batch of this console back did, the last time that it was tried."""
-        self._named: list[str] = []
+        self.batches: list[NamedBatch] = []
+        self.undone: dict[str, UndoResult] = {}
+        """What the last undo of each batch did."""
+        self._named = ""
         self._named_at = float("-inf")
 
     def why_not_write(self) -> str:
-        """Why nothing can be changed now; empty when it can."""
+        """Return why nothing can be changed now; empty when it can."""
         console = self._console
         if console.context.read_only:
-            return "read-only: nothing can be changed"
+            return READ_ONLY
         if console.latest.is_lost:
             return "server lost"
         return f"{self.work.verb} goes on" if self.work is not None else ""
 
-    def start(self, wish: Wish, *, after: Callable[[], None] | None = None) -> None:
-        """Plans, asks if it must, and applies."""
-        self.run(self.act(wish, after), wish.verb.value)
+    def start(self, request: OperationRequest, *, after: Callable[[], None] | None = None) -> None:
+        """Plan, ask if it must be asked, and apply."""
+        self.run(self.act(request, after), request.verb.value)
 
     def run(self, doing: Awaitable[None], verb: str) -> None:
-        """Runs something that changes the deck, and tells when it fails."""
+        """Run something that changes the server, and report when it fails."""
         if self.work is not None:
             return
         self.work = Work(verb)
@@ -111,9 +109,9 @@ class Operator:
 
         self._console.run_worker(guarded(), group="act", exit_on_error=False)
 
-    async def act(self, wish: Wish, after: Callable[[], None] | None = None) -> None:
-        """Plans, asks if it must, and applies, as a part of what goes on already."""
-        from qdeck_console.operating import aim, it, make_plan, needs_asking, outcome
+    async def act(self, request: OperationRequest, after: Callable[[], None] | None = None) -> None:
+        """Do the same as a part of what goes on already."""
+        from qdeck_console.operations import aim, make_plan, needs_asking, outcome
 
         work = self.work
         assert work is not None  # noqa: S101 - run() made it
@@ -121,10 +119,13 @@ class Operator:
         def looked(scanned: int, _found: int) -> None:
             work.done = scanned
 
-        plan, left_out = await make_plan(self._console.reader, wish, progress=looked, cancelled=lambda: work.cancelled)
+        plan, left_out = await make_plan(
+            self._console.reader, request, progress=looked, cancelled=lambda: work.cancelled
+        )
         if not plan.count:
-            why = left_out[0].why if left_out else plan.tail.skipped[0].why if plan.tail.skipped else "none matches"
-            self._console.say(f"nothing to {wish.verb.value}: {it(why)}", "warn", "▲")
+            skip = next(iter((*left_out, *plan.tail.skipped)), None)
+            why = "none matches" if skip is None else skip.sentence
+            self._console.say(f"nothing to {request.verb.value}: {why}", "warn", "▲")
             return
         if needs_asking(plan) and not await self.ask(plan, left_out):
             self._console.say("nothing was done", "muted", "")
@@ -140,7 +141,7 @@ class Operator:
     async def ask(
         self, plan: Plan, left_out: list[Skip], *, lines: Sequence[Line] = (), words: tuple[str, str] | None = None
     ) -> bool:
-        """Shows the plan in numbers and waits for the answer; in production its name has to be typed. `words`: the
+        """Show the plan in numbers and wait for the answer; in production its name has to be typed. `words`: the
         sentence and the answer, where the plan is not all of it.
         """
         from qdeck_console.presenters.confirm import button, plan_lines, title
@@ -162,7 +163,7 @@ class Operator:
         return answer is not None
 
     async def answer_to(self, dialog: Screen[Answer]) -> Answer | None:
-        """Shows a dialog and waits for its answer: until then nothing goes on, and the footer says so."""
+        """Show a dialog and wait for its answer: until then nothing goes on, and the footer says so."""
         work = self.work
         if work is not None:
             work.asks = True
@@ -173,7 +174,7 @@ class Operator:
                 work.asks = False
 
     async def apply(self, plan: Plan) -> BatchResult:
-        """Applies a plan with progress; what was done until it is cancelled is a batch like any other."""
+        """Apply a plan with progress; what was done until it is cancelled is a batch like any other."""
         work = self.work or Work(plan.verb.value)
         self.work = work
         work.started, work.done, work.total = time.monotonic(), 0, plan.count
@@ -190,68 +191,42 @@ class Operator:
         await asyncio.sleep(0)
         return result
 
-    def remember(self, batch: str, name: str, *, after: str = "") -> None:
-        """Notes a batch that this console did, for `u`."""
-        self.batches = [*(done for done in self.batches if done.batch != batch), Done(batch, name, after)]
+    def remember(self, batch: str, name: str) -> None:
+        """Note a batch that this console did, for `u`."""
+        self.batches = [*(known for known in self.batches if known.batch != batch), NamedBatch(batch, name)]
 
     def cancel(self) -> bool:
-        """Tells what goes on to end; false when nothing does."""
+        """End what goes on; false when nothing does."""
         if self.work is None or self.work.cancelled:
             return False
         self.work.cancelled = True
         return True
 
     def why_not_undo(self) -> str:
-        """Why nothing can be undone now."""
+        """Return why nothing can be undone now."""
         return self.why_not_write() or ("" if self.batches else "this console did nothing yet")
 
-    def last(self) -> list[Done]:
-        """What was done last and can be taken back, all halves of it."""
-        last = self.batches[-1:]
-        while last and last[0].after and (before := [done for done in self.batches if done.batch == last[0].after]):
-            last = [*before, *last]
-        return last
+    def undo_last(self) -> None:
+        """Name what was done last; asked again within a few seconds, undo it."""
+        self.name_and_undo(self.batches[-1])
 
-    def undo(self) -> None:
-        """Names what was done last; asked again within a few seconds, takes it back."""
-        self.name_and_undo(self.last())
-
-    def name_and_undo(self, done: Sequence[Done]) -> None:
-        """Names batches; asked for the same ones again within a few seconds, takes them back."""
-        batches, names = [one.batch for one in done], " and ".join(one.name for one in done)
-        if batches != self._named or time.monotonic() - self._named_at > AGAIN_S:
-            self._named, self._named_at = batches, time.monotonic()
-            self._console.say(f"u again undoes: {names}", "strong", "◁")
+    def name_and_undo(self, batch: NamedBatch) -> None:
+        """Name a batch; asked for the same one again within a few seconds, undo it."""
+        if batch.batch != self._named or time.monotonic() - self._named_at > AGAIN_S:
+            self._named, self._named_at = batch.batch, time.monotonic()
+            self._console.say(f"u again undoes: {batch.name}", "strong", "◁")
             return
-        self._named = []
-        self.take_back(done)
+        self._named = ""
+        self.undo(batch)
 
-    def take_back(self, done: Sequence[Done]) -> None:
-        """Takes batches back, the last one first; what cannot be taken back ends it."""
-        from qdeck_console.operating import undone
+    def undo(self, batch: NamedBatch) -> None:
+        """Undo a batch; what an error left of it can be undone later."""
+        from qdeck_console.operations import undone
 
         async def act() -> None:
-            told: list[tuple[str, str, str]] = []
-            for one in reversed(done):
-                try:
-                    result = await self._console.writer.undo(one.batch)
-                except QdeckError as error:
-                    if not told:
-                        raise
-                    told.append((f"{one.name}: {error}", "bad", "✗"))
-                    break
-                self.went_back[one.batch] = result
-                if result.error is None:  # else the rest can go back when it is asked for again
-                    self.batches = [kept for kept in self.batches if kept.batch != one.batch]
-                told.append(undone(result, one.name))
-                if result.error is not None:
-                    break
-            self._console.say(*told_at_once(told))
+            result = self.undone[batch.batch] = await self._console.writer.undo(batch.batch)
+            if result.error is None:
+                self.batches = [known for known in self.batches if known.batch != batch.batch]
+            self._console.say(*undone(result, batch.name))
 
         self.run(act(), "undo")
-
-
-def told_at_once(told: Sequence[tuple[str, str, str]]) -> tuple[str, str, str]:
-    """What several batches did, as one message that looks like the worst of them."""
-    worst = max(told, key=lambda one: ("ok", "warn", "bad").index(one[1]))
-    return "; ".join(words for words, _, _ in told), worst[1], worst[2]

@@ -1,7 +1,6 @@
-"""Reads on behalf of the agent's tasks and its callers, one at a time: a client remembers what it read, and two reads
-at once would mix.
+"""Clients that the agent's tasks and its callers share, one read at a time: a client keeps state between reads.
 
-Health and purges have clients of their own, because they take longer than others want to wait.
+Health and purges have clients of their own, because they take longer than other callers can wait.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 FRESH_S: Final = 1.0
 
 
-class AgentReader:
-    """A client and whose turn it is to use it."""
+class LockedReader:
+    """A client and the lock of its reads."""
 
     def __init__(self, url: str, options: AgentOptions, *, adapters: Sequence[str] = (NATIVE,)) -> None:
         own = options.settings.adapters
@@ -44,32 +43,32 @@ class AgentReader:
 
     @property
     def writer(self) -> AsyncWriter:
-        """The client where it may write; raises where the agent runs read-only."""
+        """Return the client as a writer; raise when the agent is read-only."""
         if not isinstance(self.reader, AsyncWriter):
             raise NotAllowed(f"{self.reader.address} is open read-only", hint=self._hint)
         return self.reader
 
 
-class Readers:
-    """The agent's clients; a snapshot that is a moment old is everybody's."""
+class SharedReaders:
+    """The agent's clients; callers share a snapshot that is a moment old."""
 
     def __init__(self, url: str, options: AgentOptions) -> None:
-        self._own = AgentReader(url, options)  # what is tended and sampled is ours
-        self._status = AgentReader(url, options, adapters=options.adapters)
-        self.health = AgentReader(url, options, adapters=options.adapters)
-        self.purge = AgentReader(url, options, adapters=options.adapters)
+        self._own = LockedReader(url, options)  # only native queues are maintained and sampled
+        self._status = LockedReader(url, options, adapters=options.adapters)
+        self.health = LockedReader(url, options, adapters=options.adapters)
+        self.purge = LockedReader(url, options, adapters=options.adapters)
         self.endpoint = self._status.reader.endpoint
-        self.jobs = self._status.reader  # lists of jobs keep no memory: anybody may read them at any time
-        self._seen: Snapshot | None = None
+        self.jobs = self._status.reader  # lists of jobs keep no state: they need no lock
+        self._snapshot: Snapshot | None = None
         self._at = 0.0
 
     async def snapshot(self) -> Snapshot:
         """Return a snapshot of all queues, at most a second old."""
         async with self._status.lock:
-            if self._seen is None or time.monotonic() - self._at > FRESH_S:
-                self._seen = await self._status.reader.snapshot()
+            if self._snapshot is None or time.monotonic() - self._at > FRESH_S:
+                self._snapshot = await self._status.reader.snapshot()
                 self._at = time.monotonic()
-            return self._seen
+            return self._snapshot
 
     async def counts(self) -> Snapshot:
         """Return a snapshot of our own queues now, without the expensive numbers of every queue."""

@@ -1,4 +1,4 @@
-"""Listens for the API beside the maintenance tasks, on the agent's own loop."""
+"""The server of the API, on the agent's own loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ try:
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    from qdeck._agent.http import error_response, make_app
+    from qdeck._agent.api import error_response, make_app
 except ImportError as error:
     raise UsageError(
         f"the agent's API needs {error.name or 'more packages'}", hint="pip install 'qdeck[agent]'"
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from qdeck._agent.maintenance import Maintenance
-    from qdeck._agent.options import Address, AgentOptions
+    from qdeck._agent.options import AgentOptions, ListenAddress
 
-MOST_REQUESTS: Final = 64  # at once; more get 503
-MOST_CONNECTIONS: Final = 256  # then the oldest is closed
+MAX_REQUESTS: Final = 64  # at once; more get 503
+MAX_CONNECTIONS: Final = 256  # then the oldest is closed
 CLOSE_S: Final = 3
-CONNECTION_S: Final = 300  # for a caller to send a request and read its answer: a purge may take a while
+CONNECTION_S: Final = 300  # for a caller to send a request and read its reply: a purge may take a while
 
 
 class _Server(uvicorn.Server):
@@ -42,9 +42,8 @@ class _Server(uvicorn.Server):
 
 
 def _bounded() -> type[H11Protocol]:
-    """Return uvicorn's protocol with a limit of connections and of their time. Callers without a token could take every
-    file descriptor of the agent otherwise, and with them its connections to the server.
-    """
+    """Return uvicorn's protocol with limits on connections and their duration. Without them callers without a token
+    could take all file descriptors of the agent, and with them its connections to the server."""
     timers: dict[asyncio.Transport, asyncio.TimerHandle] = {}  # of open connections, the oldest first
 
     class Bounded(H11Protocol):
@@ -52,7 +51,7 @@ def _bounded() -> type[H11Protocol]:
             super().connection_made(transport)
             self._limited = transport
             timers[transport] = asyncio.get_running_loop().call_later(CONNECTION_S, transport.abort)
-            if len(timers) > MOST_CONNECTIONS:
+            if len(timers) > MAX_CONNECTIONS:
                 oldest = next(iter(timers))
                 timers.pop(oldest).cancel()  # at once: many connections may be made before it is lost
                 oldest.abort()
@@ -66,15 +65,15 @@ def _bounded() -> type[H11Protocol]:
 
 
 class _Limited:
-    """The API with a limit of requests at once. Connections are limited apart from it: most of them may be idle."""
+    """The API with a limit of concurrent requests. Connections have a limit of their own: most may be idle."""
 
     def __init__(self, app: Starlette) -> None:
         self._app = app
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._running >= MOST_REQUESTS:
-            busy = error_response(503, f"{MOST_REQUESTS} requests are running", "try again later")
+        if self._running >= MAX_REQUESTS:
+            busy = error_response(503, f"{MAX_REQUESTS} requests are running", "try again later")
             await busy(scope, receive, send)
             return
         self._running += 1
@@ -85,19 +84,19 @@ class _Limited:
 
 
 @contextlib.asynccontextmanager
-async def listening(
+async def serve_api(
     options: AgentOptions, maintenance: Maintenance, event: Callable[[dict[str, Any]], None]
 ) -> AsyncIterator[str]:
-    """Listens while the context is open; gives the address, with the port that was taken where 0 was asked for."""
+    """Serve the API while the context is open; yield its address, with the actual port for port 0."""
     assert options.http is not None  # noqa: S101 - the caller asked for it
     listener = _bind(options.http)
     host, port = listener.getsockname()[:2]
     if options.token is None:
-        why = "no token is set: of the API, only /metrics and /healthz answer"
-        event({"event": "degraded", "error": why, "hint": "set QDECK_HTTP_TOKEN"})
+        error = "no token is set: of the API, only /metrics and /healthz answer"
+        event({"event": "degraded", "error": error, "hint": "set QDECK_HTTP_TOKEN"})
     if not options.http.is_loopback:
-        why = f"the API listens on {host}, in plain HTTP: put a proxy with TLS before it"
-        event({"event": "warning", "error": why})
+        error = f"the API listens on {host}, in plain HTTP: put a proxy with TLS before it"
+        event({"event": "warning", "error": error})
     config = uvicorn.Config(
         _Limited(make_app(options, maintenance, event)),
         loop="none",
@@ -105,11 +104,11 @@ async def listening(
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="error",  # garbage that callers send is no event of the agent
+        log_level="error",  # invalid requests are not events of the agent
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        headers=[("Connection", "close")],  # a request each: a connection that has its answer would be idle
+        headers=[("Connection", "close")],  # one request each: a connection that has its reply would be idle
         timeout_graceful_shutdown=CLOSE_S,
     )
     server = _Server(config)
@@ -125,7 +124,7 @@ async def listening(
         listener.close()
 
 
-def _bind(address: Address) -> socket.socket:
+def _bind(address: ListenAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -133,7 +132,7 @@ def _bind(address: Address) -> socket.socket:
         listener.bind((address.host, address.port))
     except OSError as error:
         listener.close()
-        hint = "choose another port, or end what listens there"
+        hint = "choose another port, or stop the program that listens there"
         raise InvalidOption(f"cannot listen on {address.host}:{address.port}: {error.strerror}", hint=hint) from error
     listener.setblocking(False)
     return listener

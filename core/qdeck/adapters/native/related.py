@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck._engine import keys
-from qdeck._operations.groups import kinds_of
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
+from qdeck.adapters.native.groups import read_groups
 from qdeck.adapters.native.job import by_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from qdeck._deck.model import JobRecord
-    from qdeck._operations.groups import Kind
     from qdeck._redis.commands import Program
+    from qdeck.adapters.groups import CountedGroup
 
 MOST: Final = 40  # jobs in one look
 
@@ -42,7 +42,7 @@ def read_related(queue: str, refs: Iterable[str]) -> Program[Mapping[str, JobRec
     return found
 
 
-def read_kin(queue: str, job_id: str) -> Program[Kind | None]:
+def read_kin(queue: str, job_id: str) -> Program[CountedGroup | None]:
     """The dead letters of its queue that died of the same as a dead job; none where they are not counted."""
     attempts = yield (b"HGET", keys.key(queue, "attempts"), raw_of(job_id))
     words = (attempts or b"").split()
@@ -50,4 +50,4 @@ def read_kin(queue: str, job_id: str) -> Program[Kind | None]:
         return None
     digest = words[3]
     kept = yield (b"HGET", keys.key(queue, "groups"), digest)
-    return next(iter(kinds_of([digest, kept or b""])), None)
+    return next(iter(read_groups([digest, kept or b""])), None)

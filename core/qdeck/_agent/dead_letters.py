@@ -1,4 +1,4 @@
-"""Dead letters as the API shows them: the entry format of the document on queue reliability, in our words."""
+"""Dead letters in the API: the entry format of the document on queue reliability, in our words."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from qdeck._words import iso
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._agent.readers import Readers
+    from qdeck._agent.shared_readers import SharedReaders
     from qdeck._deck.model import JobRecord, QueueRef
     from qdeck._redis import AsyncClient
     from qdeck._redis.commands import Program
 
 
-_ALWAYS: Final = 1 << 62
+_NEWEST: Final = 1 << 62
 
 
-class NoQueue(UsageError):
+class UnknownQueue(UsageError):
     """There is no queue of that name."""
 
 
-async def letters(readers: Readers, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
-    """The newest dead letters of a queue, or of all; `total` is how many there are, so that a cut is seen."""
+async def dead_letters(readers: SharedReaders, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
+    """Return the newest dead letters of a queue, or of all; `total` is their number, so that a cut is visible."""
     own = (await readers.counts()).queues
     known = [*own, *(row for row in (await readers.snapshot()).queues if not row.has(Feature.ORDER))]
     wanted = None if queue is None else named((row.ref for row in known), queue)
@@ -38,14 +38,14 @@ async def letters(readers: Readers, client: AsyncClient, queue: str | None, limi
     if queue is not None and not rows:
         near = difflib.get_close_matches(queue, [row.name for row in known], 1)
         hint = f"did you mean {near[0]!r}?" if near else "GET /api/v1/queue/health lists the queues"
-        raise NoQueue(f"there is no queue {queue!r}", hint=hint)
+        raise UnknownQueue(f"there is no queue {queue!r}", hint=hint)
     records: list[JobRecord] = []
     full = [row for row in rows if row.dead and row.problem is None]
-    # How new those of other adapters are is only known by reading them: they come first.
-    others = [(row.ref, _ALWAYS) for row in full if not row.has(Feature.ORDER)]
+    # Without an order their newest entry is unknown before they are read: they come first.
+    others = [(row.ref, _NEWEST) for row in full if not row.has(Feature.ORDER)]
     for ref, newest_ms in [*others, *await _newest(client, [row.ref for row in full if row.has(Feature.ORDER)])]:
         if len(records) >= limit and _moment(records[limit - 1]) >= newest_ms:
-            break  # all that is left is older than what is shown
+            break  # all others are older
         found = [record async for record in readers.jobs.jobs(ref, state="dead", limit=limit)]
         records = sorted([*records, *found], key=_moment, reverse=True)[:limit]
     total = sum(row.dead or 0 for row in rows)
@@ -56,7 +56,7 @@ async def letters(readers: Readers, client: AsyncClient, queue: str | None, limi
 
 
 async def _newest(client: AsyncClient, queues: Sequence[QueueRef]) -> list[tuple[QueueRef, int]]:
-    """Queues with the moment of their newest dead letter, the newest first."""
+    """Return queues with the time of their newest dead letter, the newest first."""
     moments = await client.run(_read_newest([queue.name for queue in queues]))
     return sorted(zip(queues, moments, strict=True), key=lambda pair: -pair[1])
 
@@ -72,7 +72,7 @@ def _moment(record: JobRecord) -> int:
 
 
 def entry(record: JobRecord) -> dict[str, Any]:
-    """One dead letter."""
+    """Return one dead letter as JSON."""
     attempts = record.attempts
     return {
         "id": record.id,

@@ -33,7 +33,7 @@ DONE: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class OperationRequest:
     """What an operator asks for: a verb on the jobs that were seen, or on all of some queues that match."""
 
     verb: Verb
@@ -54,19 +54,19 @@ class Wish:
 
 async def make_plan(
     reader: AsyncReader,
-    wish: Wish,
+    request: OperationRequest,
     *,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Plan, list[Skip]]:
-    """The plan of a wish. A job that is not as it was seen is not in it, and told with the reason."""
-    if not wish.is_bulk:
+    """The plan of a request. A job that is not as it was seen is not in it, and told with the reason."""
+    if not request.is_bulk:
         return await reader.plan_jobs(
-            wish.verb, wish.jobs, priority=wish.priority, target=wish.target, reason=wish.reason
+            request.verb, request.jobs, priority=request.priority, target=request.target, reason=request.reason
         )
     plan = await reader.plan(
-        wish.verb, wish.queues, where=wish.where, state=wish.states or None, stuck=wish.stuck,
-        priority=wish.priority, target=wish.target, reason=wish.reason, progress=progress, cancelled=cancelled,
+        request.verb, request.queues, where=request.where, state=request.states or None, stuck=request.stuck,
+        priority=request.priority, target=request.target, reason=request.reason, progress=progress, cancelled=cancelled,
     )  # fmt: skip
     return plan, []
 
@@ -92,11 +92,6 @@ def aim(plan: Plan, *, hide: Naming) -> str:
     return f" to {plan.head.priority:,} {named.get(plan.head.priority, '')}".rstrip()
 
 
-def it(why: str) -> str:
-    """A reason about one job as a phrase of its own."""
-    return f"it {why}" if why.startswith("is ") else why
-
-
 def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "") -> tuple[str, str, str]:
     """What a batch did in a few words, with the role and the glyph that fit; `to`: to what it changed jobs."""
     skipped = [*left_out, *result.skipped]
@@ -104,8 +99,8 @@ def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "")
     if result.error is not None:
         return f"{result.applied:,} {done}, then: {result.error}", "bad", "✗"
     if not result.applied:
-        why = skipped[0].why if skipped else "nothing to do"
-        return f"not {done}: {it(why)}", "warn", "▲"
+        why = skipped[0].sentence if skipped else "nothing to do"
+        return f"not {done}: {why}", "warn", "▲"
     words = f"{result.applied:,} {done}{to}"
     if (asked := result.cancel_requested) == result.applied:
         words = f"{asked:,} asked to stop"

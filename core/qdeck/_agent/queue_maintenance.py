@@ -1,6 +1,6 @@
-"""What the engine needs of somebody, done for queues that no worker serves: one read finds what is due, ops do it.
+"""Maintenance of queues that no worker serves: one read finds due work, transitions do it.
 
-All of it may be done by any number of agents and workers at once, and twice.
+Any number of agents and workers may do all of it at once, and twice.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow
     from qdeck._redis.commands import Command, Program
 
-WORKER_MS: Final = 24 * 3_600_000  # a worker that was not heard of for so long is struck off the list
-UNMADE_MS: Final = 3_600_000  # a name is registered a moment before its queue is made
-MOST_SWEEPS: Final = 1000  # of one queue in one run: what is left then waits for the next run
+DEAD_WORKER_MS: Final = 24 * 3_600_000  # a worker without a heartbeat for so long is removed
+QUEUE_CREATION_MS: Final = 3_600_000  # a name is registered a moment before its queue is created
+MAX_SWEEPS: Final = 1000  # of one queue in one run; the next run continues
 REAP_SLICE: Final = 200
 
 
 @dataclass(slots=True)
 class QueueWork:
-    """What one queue needs done."""
+    """What one queue needs."""
 
     queue: str
     reap: bool = False
@@ -53,22 +53,22 @@ class WorkDone:
     error: str = ""
 
     def add_errors(self, unread: Sequence[str]) -> None:
-        """Counts what could not be handled, and keeps the first reason."""
+        """Count errors and keep the first one."""
         self.errors += len(unread)
         self.error = self.error or next(iter(unread), "")
 
     def counts(self) -> dict[str, int]:
-        """The numbers that are not zero."""
+        """Return the numbers that are not zero."""
         names = ("warned", "requeued", "buried", "delivered", "quarantined", "trimmed", "workers", "errors")
         return {name: count for name in names if (count := getattr(self, name))}
 
     def summary(self) -> dict[str, int | str]:
-        """What there is to tell; nothing when nothing was done."""
+        """Return what to report; empty when nothing was done."""
         return {**self.counts(), **({"error": self.error} if self.error else {})}
 
 
 def find_work(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[QueueWork]]:
-    """What there is to do, from plain reads: overdue leases, leases that lost their place, effects not delivered."""
+    """Find overdue leases, leases without an entry in `running`, and undelivered effects, with plain reads."""
     calls: list[Command] = []
     for row in rows:
         running = keys.key(row.name, "running")
@@ -86,7 +86,7 @@ def find_work(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[lis
         waits = bool(row.running or row.delayed or row.blocked)
         work = QueueWork(
             row.name,
-            # What cannot be read is tried all the same: the script says what is wrong, and the run reports it.
+            # What cannot be read is maintained all the same: the script returns the error, and the run reports it.
             # With `trims`, also to find times that are too far ahead.
             reap=broken or bool(overdue) or leases - 1 > running or (trims and waits),
             deliver=is_error(outbox) or outbox > 0,
@@ -98,7 +98,7 @@ def find_work(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[lis
 
 
 def do_work(work: QueueWork, done: WorkDone) -> Program[None]:
-    """Does what one queue needs; a queue that refuses is counted and told, and holds up no other."""
+    """Do what one queue needs; a queue that refuses is counted and does not block the others."""
     done.queues += 1
     for wanted, what in ((work.reap, _reap), (work.deliver, _deliver), (work.trim, _trim)):
         if not wanted:
@@ -109,7 +109,7 @@ def do_work(work: QueueWork, done: WorkDone) -> Program[None]:
 
 
 def _reap(queue: str, done: WorkDone) -> Program[None]:
-    for _ in range(MOST_SWEEPS):
+    for _ in range(MAX_SWEEPS):
         reaped = yield from programs.call(transitions.reap(queue, REAP_SLICE))
         done.warned += reaped.warned
         done.requeued += reaped.requeued
@@ -119,11 +119,11 @@ def _reap(queue: str, done: WorkDone) -> Program[None]:
 
 
 def _deliver(queue: str, done: WorkDone) -> Program[None]:
-    def report(why: str) -> None:
+    def report(error: str) -> None:
         done.quarantined += 1
-        done.error = done.error or why
+        done.error = done.error or error
 
-    for _ in range(MOST_SWEEPS):
+    for _ in range(MAX_SWEEPS):
         before = done.quarantined
         count = yield from programs.deliver(queue, report=report)
         done.delivered += count - (done.quarantined - before)
@@ -132,7 +132,7 @@ def _deliver(queue: str, done: WorkDone) -> Program[None]:
 
 
 def _trim(queue: str, done: WorkDone) -> Program[None]:
-    for _ in range(MOST_SWEEPS):
+    for _ in range(MAX_SWEEPS):
         count = yield from programs.call(transitions.trim(queue))
         done.trimmed += count
         if count == 0:
@@ -140,23 +140,23 @@ def _trim(queue: str, done: WorkDone) -> Program[None]:
 
 
 def prune_workers(now: int, done: WorkDone) -> Program[None]:
-    """Strikes workers off the list that were not heard of for a day. One that lives after all says so again soon."""
+    """Remove workers without a heartbeat for a day. One that lives registers again soon."""
     said = yield from reads.scan_hash(keys.WORKERS)
-    gone = [name for name, raw in said.items() if name and _silent(name, raw, now)]
+    gone = [name for name, raw in said.items() if name and _is_dead(name, raw, now)]
     for part in _slices(gone):
         calls = [(b"HDEL", key, *part) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)]
-        struck, *_ = yield ordered(*calls, key=keys.WORKERS.encode())
-        done.workers += struck
+        removed, *_ = yield ordered(*calls, key=keys.WORKERS.encode())
+        done.workers += removed
 
 
 def prune_queues(now: int) -> Program[list[str]]:
-    """Takes names off the registry whose queue is not there: it was never finished, or was deleted by hand.
+    """Remove names from the registry whose queue does not exist: never finished, or deleted by hand.
 
-    The name goes first and its queue is looked for again after: whoever made it meanwhile is registered anew.
+    The name is removed first and its queue is checked again after: one that was created meanwhile is registered again.
     """
     known = yield from reads.scan_hash(keys.QUEUES)
     made = {name: digits(raw) for name, raw in known.items() if name.isascii()}
-    old = [name for name, at in made.items() if at is not None and abs(now - at) > UNMADE_MS]
+    old = [name for name, at in made.items() if at is not None and abs(now - at) > QUEUE_CREATION_MS]
     gone: list[str] = []
     for part in _slices(old):
         metas = [keys.key(name.decode(), "meta") for name in part]
@@ -171,9 +171,9 @@ def prune_queues(now: int) -> Program[list[str]]:
     return gone
 
 
-def _silent(name: bytes, raw: bytes, now: int) -> bool:
+def _is_dead(name: bytes, raw: bytes, now: int) -> bool:
     row = workers.read_worker(name, raw, None, now)
-    return row.heartbeat_ms is None or abs(now - row.heartbeat_ms) > WORKER_MS
+    return row.heartbeat_ms is None or abs(now - row.heartbeat_ms) > DEAD_WORKER_MS
 
 
 def _slices(names: Sequence[bytes], most: int = 200) -> Iterable[Sequence[bytes]]:

@@ -1,4 +1,4 @@
-"""Writes the samples that `_deck/history.py` reads: only what changed, in strings that expire by themselves."""
+"""Writes the samples that `_deck/history.py` reads: only changes, in strings that expire by themselves."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LATEST_TTL_S: Final = 86_400
 
 
 @dataclass(slots=True)
-class _Track:
-    """What this agent last wrote of a queue, and what it left out since."""
+class _LastSample:
+    """The last sample of a queue that this agent wrote, and the one it left out since."""
 
     chunk: int
     written: Sample
@@ -31,15 +31,15 @@ class _Track:
 
 
 @dataclass(slots=True)
-class Sampler:
-    """What one agent remembers between its samples; a new agent writes everything once."""
+class HistorySampler:
+    """What one agent keeps between its samples; a new agent writes everything once."""
 
     keep_ms: int = COARSE.keep_ms
-    unread: list[str] = field(default_factory=list)  # what could not be written at the last sample, with why
-    tracks: dict[Tier, dict[str, _Track]] = field(default_factory=lambda: {FINE: {}, COARSE: {}})
+    unread: list[str] = field(default_factory=list)  # queues that failed at the last sample, with the error
+    tracks: dict[Tier, dict[str, _LastSample]] = field(default_factory=lambda: {FINE: {}, COARSE: {}})
 
     def take(self, rows: Sequence[QueueRow], at_ms: int) -> Program[int]:
-        """Writes one sample of each queue; returns how many appends that took."""
+        """Write one sample of each queue; return the number of appends."""
         usable = [row for row in rows if row.problem is None and row.totals]
         [last] = yield ask((b"HGET", LATEST, ""))
         new_minute = (
@@ -50,7 +50,7 @@ class Sampler:
             calls += self._tier(tier, usable, at_ms - at_ms % tier.step_ms)
         self.unread = []
         yield from _send(calls, self.unread)
-        yield from reads.contained(_tell_latest(usable, at_ms), LATEST, self.unread)
+        yield from reads.contained(_write_latest(usable, at_ms), LATEST, self.unread)
         return len(calls) // 2
 
     def _tier(self, tier: Tier, rows: Sequence[QueueRow], moment: int) -> list[Command]:
@@ -58,25 +58,25 @@ class Sampler:
         before, after = self.tracks[tier], {}
         for row in rows:
             sample = history.of_totals(moment, row.ready or 0, row.dead or 0, row.totals)
-            after[row.name] = track = _next(before.get(row.name), sample, tier)
-            if track.left_out is None:
+            after[row.name] = last = _next(before.get(row.name), sample, tier)
+            if last.left_out is None:
                 calls += _appends(row.name, tier, before.get(row.name), sample, max(self.keep_ms, FINE.keep_ms))
         self.tracks[tier] = after
         return calls
 
 
-def _next(track: _Track | None, sample: Sample, tier: Tier) -> _Track:
+def _next(last: _LastSample | None, sample: Sample, tier: Tier) -> _LastSample:
     chunk = sample.at_ms // tier.chunk_ms
-    if track is not None and track.chunk == chunk and track.written.same(sample):
-        return _Track(chunk, track.written, sample)
-    return _Track(chunk, sample)
+    if last is not None and last.chunk == chunk and last.written.same(sample):
+        return _LastSample(chunk, last.written, sample)
+    return _LastSample(chunk, sample)
 
 
-def _appends(queue: str, tier: Tier, track: _Track | None, sample: Sample, keep_ms: int) -> list[Command]:
-    """The sample, and before it the last one that was left out: until then nothing had happened."""
+def _appends(queue: str, tier: Tier, last: _LastSample | None, sample: Sample, keep_ms: int) -> list[Command]:
+    """Return the commands for a sample, preceded by the last one that was left out: until then nothing changed."""
     samples = [sample]
-    if track is not None and track.left_out is not None and not track.left_out.same(sample):
-        samples.insert(0, track.left_out)
+    if last is not None and last.left_out is not None and not last.left_out.same(sample):
+        samples.insert(0, last.left_out)
     calls: list[Command] = []
     for one in samples:
         number = one.at_ms // tier.chunk_ms
@@ -88,15 +88,15 @@ def _appends(queue: str, tier: Tier, track: _Track | None, sample: Sample, keep_
 
 def _send(calls: Sequence[Command], unread: list[str]) -> Program[None]:
     for at in range(0, len(calls), SLICE):
-        # Appended twice after a lost answer, a sample is read once.
+        # Appended twice after a lost reply, a sample is read once.
         part = calls[at : at + SLICE]
         for call, reply in zip(part, (yield ask(*part)), strict=True):
             if reads.is_broken(reply):
-                unread.append(f"{call[1]!r}: {reply}")  # a key that is not ours: the other queues go on
+                unread.append(f"{call[1]!r}: {reply}")  # a key of another program: the other queues continue
 
 
-def _tell_latest(rows: Sequence[QueueRow], at_ms: int) -> Program[None]:
-    """The last two samples of every queue in one hash, for a deck that looks for the first time."""
+def _write_latest(rows: Sequence[QueueRow], at_ms: int) -> Program[None]:
+    """Write the last two samples of every queue in one hash, for the first refresh of a reader."""
     known = yield from reads.scan_hash(LATEST)
     pairs: list[bytes] = []
     for row in rows:
