@@ -21,8 +21,8 @@ from qdeck_console.presenters.payload import shared_columns
 from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.job_actions import why_not_act
-from qdeck_console.screens.job_list import plain_line
-from qdeck_console.screens.job_window import JobWindowScreen, ListSeen
+from qdeck_console.screens.job_list import JobListScreen, JobsInSight
+from qdeck_console.screens.lists import lines_without_cursor
 from qdeck_console.screens.redrive import start as start_redrive
 from qdeck_console.sources import Source, source
 from qdeck_console.triage import Triage, Triaged, key_of, narrowed
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from qdeck.admin import AsyncReader
-    from qdeck_console.feed import Reader
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.payload import Columns
 
@@ -49,7 +48,7 @@ TO_GROUPS: Final = BackStep(
 )
 
 
-class DeadScreen(JobWindowScreen):
+class DeadScreen(JobListScreen[DeadSeen]):
     """What will not run again by itself, and why."""
 
     TAB = SCOPE = DEAD
@@ -113,11 +112,11 @@ class DeadScreen(JobWindowScreen):
         return self._last
 
     @property
-    def seen(self) -> ListSeen:
+    def seen(self) -> JobsInSight:
         """What was read of the entries."""
         if self.picture.extra_of != self.reads:
-            return ListSeen()
-        return ListSeen(part=self.whole.part, detail=self.whole.detail)
+            return JobsInSight()
+        return JobsInSight(part=self.whole.part, detail=self.whole.detail)
 
     @property
     def unfinished(self) -> bool:
@@ -132,7 +131,7 @@ class DeadScreen(JobWindowScreen):
         else:
             await super().work_on()
 
-    def merged(self, listed: ListSeen) -> DeadSeen:
+    def merged(self, listed: JobsInSight) -> DeadSeen:
         """What was read of the entries, with the groups as they were."""
         return replace(self.whole, part=listed.part, detail=listed.detail)
 
@@ -157,20 +156,16 @@ class DeadScreen(JobWindowScreen):
         """The adapter of the group's queue."""
         return NATIVE if self.group is None else self.group.adapter
 
-    def wants(self) -> Reader | None:
-        """Goes on with the groups, reads the limits, and the entries that are in sight."""
-
-        async def read(snapshot: Snapshot) -> DeadSeen:
-            seen = self.group_view.visible_keys() if self.is_mounted else ()
-            triaged = await self.triage().look(snapshot, last_key_at=self.console.last_key_at, visible=seen)
-            rows = [row for row in snapshot.queues if row.dead and row.has(Feature.DETAILS)]
-            rows.sort(key=lambda row: -(row.dead or 0))
-            names = [row.name for row in rows[: present.MOST_ROOMS]]
-            rooms: list[Headroom] = await self.console.reader.dead_limits(names) if names else []
-            listed = await self.read_list()
-            return DeadSeen(triaged=triaged, rooms=tuple(rooms), part=listed.part, detail=listed.detail)
-
-        return read
+    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> DeadSeen:
+        """Read on in the groups, and read the limits and the entries that are in sight."""
+        visible = self.group_view.visible_keys() if self.is_mounted else ()
+        triaged = await self.triage().look(snapshot, last_key_at=self.console.last_key_at, visible=visible)
+        rows = [row for row in snapshot.queues if row.dead and row.has(Feature.DETAILS)]
+        rows.sort(key=lambda row: -(row.dead or 0))
+        names = [row.name for row in rows[: present.MOST_ROOMS]]
+        rooms: list[Headroom] = await reader.dead_limits(names) if names else []
+        listed = await self.read_list()
+        return DeadSeen(triaged=triaged, rooms=tuple(rooms), part=listed.part, detail=listed.detail)
 
     def draw(self, *, fresh: bool) -> None:
         """Draws limits, groups and entries."""
@@ -186,7 +181,7 @@ class DeadScreen(JobWindowScreen):
             view.cursor = ""  # nobody has chosen yet: the largest group is it, as they come in
         told = () if rows else (UNREAD,) if self.is_unread else self.empty_lines() if known else ()
         if told:
-            view.show(Listing([Item("", 1, line) for line in told], plain_line), self.painter)
+            view.show(lines_without_cursor(told), self.painter)
         else:
             view.show(Listing(rows, self._group_lines), self.painter)
             self._leave_gone(view)
@@ -443,14 +438,14 @@ class DeadScreen(JobWindowScreen):
         return "entries" if self.in_groups else "groups"
 
     HANDLERS: ClassVar = {
-        **JobWindowScreen.HANDLERS,
+        **JobListScreen.HANDLERS,
         "open": ActionHandler(run=open, label=lambda screen: "entries" if screen.in_groups else ""),
         "next": ActionHandler(run=to_other_pane, reason=_why_not_group, label=_pane_label),
         "previous": ActionHandler(run=to_other_pane, reason=_why_not_group),
         "redrive": ActionHandler(run=redrive, reason=_why_not_redrive),
-        "mark": ActionHandler(run=JobWindowScreen.mark, reason=why_not_mark),
-        "range": ActionHandler(run=JobWindowScreen.mark_range, reason=why_not_mark),
+        "mark": ActionHandler(run=JobListScreen.mark, reason=why_not_mark),
+        "range": ActionHandler(run=JobListScreen.mark_range, reason=why_not_mark),
         "all": ActionHandler(run=mark_all, reason=_why_not_group, label=_all_label),
-        "write": replace(JobWindowScreen.HANDLERS["write"], reason=why_not_write),
+        "write": replace(JobListScreen.HANDLERS["write"], reason=why_not_write),
         "back": back(CANCEL, CLEAR_GROUP_MARKS, CLEAR_MARKS, TO_GROUPS, CLEAR_FILTER),
     }

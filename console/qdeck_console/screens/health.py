@@ -118,7 +118,7 @@ class HealthScreen(ListScreen[Row, HealthSeen]):
         """Return the lines of a check."""
         return present.row_lines(row, cells, at_cursor, hide=self.hide)
 
-    def below(self, rows: Sequence[Row], _cells: int, height: int) -> Sequence[Line]:
+    def total_lines(self, rows: Sequence[Row], _cells: int, height: int) -> Sequence[Line]:
         """Return how many checks there are, and whether some are below."""
         view = self.view
         more = ", more ↓" if view.scroll_offset.y < view.max_scroll_y else ""

@@ -16,6 +16,7 @@ from qdeck_console.presenters.job_detail import trouble
 from qdeck_console.screens.back import CLOSE, back
 from qdeck_console.screens.frame import WIDE, FrameScreen
 from qdeck_console.screens.job_actions import JOB_HANDLERS, JobActing
+from qdeck_console.screens.lists import ReadingScreen
 from qdeck_console.widgets.items import indented
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 from qdeck_console.widgets.more import More
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from qdeck.admin import JobDetail, JobRecord, QueueRef, Snapshot
-    from qdeck_console.feed import Reader
+    from qdeck.admin import AsyncReader, JobDetail, JobRecord, QueueRef, Snapshot
     from qdeck_console.format import Line
     from qdeck_console.presenters.trace import Keyed
 
@@ -34,7 +34,7 @@ WIDEST = 120
 LEFT = 64
 
 
-class JobScreen(JobActing):
+class JobScreen(JobActing, ReadingScreen[JobSeen | UnknownJob]):
     """All about one job, live."""
 
     SCOPE = JOB
@@ -69,16 +69,12 @@ class JobScreen(JobActing):
             Vertical(right, More(right), id="job-side"),
         )
 
-    def wants(self) -> Reader | None:
-        """This job, and those around it."""
-
-        async def read(_snapshot: Snapshot) -> JobSeen | UnknownJob:
-            try:
-                return await self._insight.look(self.console.reader, self.queue, self.job_id)
-            except UnknownJob as error:
-                return error
-
-        return read
+    async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> JobSeen | UnknownJob:
+        """Read this job, and those around it."""
+        try:
+            return await self._insight.look(reader, self.queue, self.job_id)
+        except UnknownJob as error:
+            return error
 
     @property
     def _job(self) -> JobDetail | None:
@@ -101,14 +97,12 @@ class JobScreen(JobActing):
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the job; one that is gone says so and stays readable."""
-        picture = self.picture
-        mine = picture.extra_of == self.reads
+        data = self.data
         notice: list[Line] = []
-        if mine and isinstance(picture.extra, JobSeen):
-            self._seen, self._gone = picture.extra, False
-        if mine and isinstance(picture.extra, UnknownJob):
+        if isinstance(data, JobSeen):
+            self._seen, self._gone = data, False
+        elif data is not None:
             self._gone = True
-        if self._gone and mine:
             words = "what was read last is below" if self._job is not None else "nothing of it was read before"
             notice = [(("    ", "text"), (f"gone: its queue does not have it any more; {words}", "warn"))]
         self._draw_head(notice)

@@ -16,7 +16,7 @@ from qdeck_console.presenters.job_detail import gone_lines, job_lines
 from qdeck_console.presenters.parts import MARGIN, name_parts
 from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
 from qdeck_console.screens.job_actions import JOB_HANDLERS
-from qdeck_console.screens.job_window import JobWindowScreen, ListSeen
+from qdeck_console.screens.job_list import JobListScreen, JobsInSight
 from qdeck_console.screens.queue_actions import PAUSE, QueueActing
 from qdeck_console.screens.target import ask_target
 from qdeck_console.sources import Source, source
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from qdeck.admin import QueueRef, QueueRow
-    from qdeck_console.feed import Reader
+    from qdeck.admin import AsyncReader, QueueRef, QueueRow
     from qdeck_console.format import Line
     from qdeck_console.widgets.lines import Item
 
@@ -39,7 +38,7 @@ TO_QUEUES: Final = BackStep(
 )
 
 
-class JobsScreen(JobWindowScreen, QueueActing):
+class JobsScreen(JobListScreen[JobsInSight], QueueActing):
     """One list per state of a queue."""
 
     TAB = SCOPE = JOBS
@@ -93,10 +92,9 @@ class JobsScreen(JobWindowScreen, QueueActing):
         return newest_first(self.state, self.newest.get(self.state))
 
     @property
-    def seen(self) -> ListSeen:
+    def seen(self) -> JobsInSight:
         """What was read of this list."""
-        extra = self.was_read
-        return extra if isinstance(extra, ListSeen) else ListSeen()
+        return self.data or JobsInSight()
 
     def source(self) -> Source | None:
         """The list of this queue and state."""
@@ -109,13 +107,9 @@ class JobsScreen(JobWindowScreen, QueueActing):
             self._source = (asked, made)
         return self._source[1]
 
-    def wants(self) -> Reader | None:
-        """The part of the list that is in sight; at first the fullest queue is chosen."""
-
-        async def read(snapshot: Snapshot) -> ListSeen:
-            return await self.read_list() if self._row_of(self.queue, snapshot) is not None else ListSeen()
-
-        return read
+    async def read(self, _reader: AsyncReader, snapshot: Snapshot) -> JobsInSight:
+        """Read the part of the list that is in sight."""
+        return await self.read_list() if self._row_of(self.queue, snapshot) is not None else JobsInSight()
 
     def on_screen_resume(self) -> None:
         """Begins with the fullest queue when none was chosen."""
@@ -264,7 +258,7 @@ class JobsScreen(JobWindowScreen, QueueActing):
         self.console.now_on_screen(self)
 
     HANDLERS: ClassVar = {
-        **JobWindowScreen.HANDLERS,
+        **JobListScreen.HANDLERS,
         "pause": PAUSE,
         "move": replace(JOB_HANDLERS["move"], run=move),
         "next": ActionHandler(run=lambda screen: screen.turn(1)),

@@ -38,16 +38,28 @@ NOTHING_OPENS: Final[ActionHandler[Any]] = ActionHandler(
 )
 
 
+def below(line: Line, cells: int, height: int) -> Sequence[Line]:
+    """Return the lines below a list: a rule where there is room, and how much there is."""
+    rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
+    return (rule, line) if height > 1 else (line,)
+
+
+def lines_without_cursor(lines: Sequence[Line]) -> Listing:
+    """Return lines in the place of a list."""
+    return Listing([Item("", 1, line) for line in lines], lambda item, _cells, _at_cursor: (cast("Line", item.row),))
+
+
 @dataclass(frozen=True, slots=True)
 class RowGroup(Generic[RowT]):
     """Rows below a head, which is drawn in so many cells; `apart`: with a blank line before it in any window. `text`:
-    lines below the head that are no rows.
+    lines below the head that are no rows; `foot`: a line below the rows.
     """
 
     rows: Sequence[RowT]
     head: Callable[[int], Line] | None = None
     apart: bool = False
     text: Sequence[Line] = ()
+    foot: Callable[[int], Line] | None = None
 
 
 class ReadingScreen(FrameScreen, Generic[DataT]):
@@ -154,23 +166,28 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
     def draw(self, *, fresh: bool) -> None:
         """Draw the list, its total, and the row under the cursor."""
         rows = self.matching()
-        told = self.LIST.empty(self.data) if self.data is not None and not rows and not self.filter_text else None
-        items = self._items(rows)
-        if told is not None:
-            items = [Item("", 1, line) for line in nothing_lines(told, self.view.size.width, self.view.size.height)]
-        self.view.show(Listing(items, self._item_lines), self.painter)
+        listing = Listing(self.items(rows), self._item_lines)
+        if self.data is not None and not any(item.key for item in listing.items):
+            told = self.empty_lines()
+            listing = lines_without_cursor(told) if told else listing
+        self.view.show(listing, self.painter)
         self.query_one("#head", Lines).show(lambda w, _h: (self.head(w),) if rows else (), self.painter)
-        self.query_one("#total", Lines).show(partial(self.below, rows), self.painter)
+        self.query_one("#total", Lines).show(partial(self.total_lines, rows), self.painter)
         self._draw_side()
 
-    def below(self, rows: Sequence[RowT], cells: int, height: int) -> Sequence[Line]:
-        """Return what is below the list."""
+    def total_lines(self, rows: Sequence[RowT], cells: int, height: int) -> Sequence[Line]:
+        """Return the lines below the list."""
         words = "…" if self.data is None else self.total(rows)
         line: Line = UNREAD if self.is_unread else (("    ", "text"), (words, "muted"))
-        rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
-        return (rule, line) if height > 1 else (line,)
+        return below(line, cells, height)
 
-    def _items(self, rows: Sequence[RowT]) -> list[Item]:
+    def empty_lines(self) -> Sequence[Line]:
+        """Return what stands in the place of the list where nothing matches, or where there is nothing at all."""
+        told = self.LIST.empty(self.data) if self.data is not None and not self.filter_text else None
+        return nothing_lines(told, self.view.size.width, self.view.size.height) if told is not None else ()
+
+    def items(self, rows: Sequence[RowT]) -> list[Item]:
+        """Return the rows in their groups as entries of the list."""
         items: list[Item] = []
         for group in self.groups(rows):
             if group.head is not None:
@@ -179,6 +196,8 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
                 items.append(Item("", 1, group.head))
             items += [Item("", 1, line) for line in group.text]
             items += [Item(self.LIST.key(row), self.height(row), row) for row in group.rows]
+            if group.foot is not None:
+                items.append(Item("", 1, group.foot))
         return items
 
     def _item_lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:

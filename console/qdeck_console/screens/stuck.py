@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import QdeckError, UnknownJob
@@ -14,16 +15,17 @@ from qdeck_console.operations import OperationRequest
 from qdeck_console.pace import Paces
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.frame import role_of
-from qdeck_console.presenters.parts import unread_words
+from qdeck_console.presenters.parts import in_height, unread_words
 from qdeck_console.presenters.stuck import Stuck, StuckSeen, Why
-from qdeck_console.screens.job_list import JobListScreen
+from qdeck_console.screens.frame import UNREAD
+from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup, below
+from qdeck_console.screens.marks import MarkingScreen
 from qdeck_console.widgets.lines import Item
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import AsyncReader, JobDetail, JobRecord, QueueRef, QueueRow, Snapshot, Spread, WorkerRow
-    from qdeck_console.feed import Reader
+    from qdeck.admin import AsyncReader, JobRecord, QueueRef, QueueRow, Snapshot, Spread, WorkerRow
     from qdeck_console.format import Line
     from qdeck_console.screens.export import Export, ExportFile
 
@@ -72,10 +74,13 @@ async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[Stuck]:
     return list(found.values())
 
 
-class StuckScreen(JobListScreen):
+class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckSeen]):
     """What runs longer than it should."""
 
     TAB = SCOPE = STUCK
+    LIST: ClassVar[ListSpec[Stuck | Left, StuckSeen]] = ListSpec(
+        noun="stuck job", rows=lambda data: data.jobs, key=lambda row: row.key, search=lambda row: row.key
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,48 +107,44 @@ class StuckScreen(JobListScreen):
         if not self.view.all_marked:
             return None
         request = OperationRequest(verb=Verb.REQUEUE, where=self.filter_text, states=("running",), stuck=True)
-        return request, None if self.filter_text else self.seen.total
+        return request, None if self.filter_text else (self.data or StuckSeen()).total
 
-    def wants(self) -> Reader | None:
-        """The stuck jobs of the queues that have some, as the core finds them, and their owners."""
-
-        async def read(snapshot: Snapshot) -> StuckSeen:
-            reader, where, at_ms = self.console.reader, self.filter_text, snapshot.at_ms
-            workers = {worker.id: worker for worker in await reader.workers()}
-            found: list[Stuck] = []
-            rows = sorted((row for row in snapshot.queues if row.stuck), key=lambda row: -(row.stuck or 0))
-            rows, all_read = rows[:MOST_QUEUES], len(rows) <= MOST_QUEUES
-            most = min(present.MOST, max(LEAST_OF_QUEUE, MOST_JOBS // max(1, len(rows))))
-            unread = {row.ref for row in snapshot.queues if row.problem is not None}
-            for row in rows:
-                try:
-                    if not row.has(Feature.LEASES):
-                        found += await _theirs(reader, row.ref)
-                        continue
-                    stuck, over = await _native(reader, row, where, workers, most, at_ms)
-                except QdeckError as error:
-                    if concerns_all(error):
-                        raise
-                    unread.add(row.ref)
+    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> StuckSeen:
+        """Read the stuck jobs of the queues that have some, as the core finds them, and their owners."""
+        where, at_ms = self.filter_text, snapshot.at_ms
+        workers = {worker.id: worker for worker in await reader.workers()}
+        found: list[Stuck] = []
+        rows = sorted((row for row in snapshot.queues if row.stuck), key=lambda row: -(row.stuck or 0))
+        rows, all_read = rows[:MOST_QUEUES], len(rows) <= MOST_QUEUES
+        most = min(present.MOST, max(LEAST_OF_QUEUE, MOST_JOBS // max(1, len(rows))))
+        unread = {row.ref for row in snapshot.queues if row.problem is not None}
+        for row in rows:
+            try:
+                if not row.has(Feature.LEASES):
+                    found += await _theirs(reader, row.ref)
                     continue
-                unread.discard(row.ref)
-                all_read = all_read and over
-                found += stuck
-            kept, gone = await self._under_cursor(found, workers, at_ms)
-            found += [kept] if kept is not None else []
-            role = role_of(snapshot, Code.STUCK, "warn")
-            found = [replace(stuck, role=role) for stuck in found]
-            found.sort(key=lambda stuck: (stuck.why, stuck.job.queue, stuck.job.ref, stuck.job.id))
-            served = {row.ref: row.workers for row in snapshot.queues}
-            await self._read_usual(found)
-            self._drop_marks(found, all_read)
-            total = snapshot.totals.stuck
-            return StuckSeen(
-                jobs=tuple(found), total=total, usual=dict(self._usual), served=served, gone=gone, all_read=all_read,
-                unread=len(unread),
-            )  # fmt: skip
-
-        return read
+                stuck, over = await _native(reader, row, where, workers, most, at_ms)
+            except QdeckError as error:
+                if concerns_all(error):
+                    raise
+                unread.add(row.ref)
+                continue
+            unread.discard(row.ref)
+            all_read = all_read and over
+            found += stuck
+        kept, gone = await self._under_cursor(found, workers, at_ms)
+        found += [kept] if kept is not None else []
+        role = role_of(snapshot, Code.STUCK, "warn")
+        found = [replace(stuck, role=role) for stuck in found]
+        found.sort(key=lambda stuck: (stuck.why, stuck.job.queue, stuck.job.ref, stuck.job.id))
+        served = {row.ref: row.workers for row in snapshot.queues}
+        await self._read_usual(found)
+        self._drop_marks(found, all_read)
+        total = snapshot.totals.stuck
+        return StuckSeen(
+            jobs=tuple(found), total=total, usual=dict(self._usual), served=served, gone=gone, all_read=all_read,
+            unread=len(unread),
+        )  # fmt: skip
 
     async def _under_cursor(
         self, found: Sequence[Stuck], workers: Mapping[str, WorkerRow], now_ms: int
@@ -176,53 +177,60 @@ class StuckScreen(JobListScreen):
         super()._refilter()
         self.console.now_on_screen(self)  # of very many the ones that match are looked for
 
-    @property
-    def seen(self) -> StuckSeen:
-        """What was read for this screen."""
-        extra = self.picture.extra
-        return extra if isinstance(extra, StuckSeen) else StuckSeen()
+    def has_jobs(self) -> bool:
+        """Whether there is something to mark."""
+        return bool(self.matching())
 
-    def head(self, cells: int) -> Line:
-        """The heads of the columns."""
-        return present.head_line(cells)
-
-    def items(self) -> list[Item]:
-        """The entries under the heads of their groups."""
-        items: list[Item] = []
+    def matching(self) -> list[Stuck | Left]:
+        """Return the stuck jobs that the filter matches."""
         test = parse(self.filter_text).compile()
-        shown = [stuck for stuck in self.seen.jobs if test(stuck.job)]
+        return [stuck for stuck in (self.data or StuckSeen()).jobs if test(stuck.job)]
+
+    def groups(self, rows: Sequence[Stuck | Left]) -> list[RowGroup[Stuck | Left]]:
+        """Return the jobs by why they are stuck."""
+        found: list[RowGroup[Stuck | Left]] = []
         for why in Why:
-            members = [stuck for stuck in shown if stuck.why is why]
-            if members:
-                items.append(Item("", 1 + int(self.is_tall and bool(items)), (why, members[0].role, len(members))))
-                items += [Item(stuck.key, 1 + bool(stuck.reason), stuck) for stuck in members]
-                if self.is_tall:
-                    items.append(Item("", 1, (why, members)))
-        gone, place = self.seen.gone, self.view.place
+            jobs = [row for row in rows if isinstance(row, Stuck) and row.why is why]
+            if jobs:
+                foot = partial(present.note_line, why, jobs) if self.is_tall else None
+                found.append(RowGroup(jobs, partial(present.group_line, why, jobs[0].role, len(jobs)), foot=foot))
+        return found
+
+    def items(self, rows: Sequence[Stuck | Left]) -> list[Item]:
+        """Return the jobs as entries, with the one under the cursor in its place when it left the list."""
+        items = super().items(rows)
+        gone, place = (self.data or StuckSeen()).gone, self.view.place
         if gone is not None and self.view.cursor == gone.key and all(item.key != gone.key for item in items):
             items.insert(min(len(items), place or 0), Item(gone.key, 1, gone, False))
         return items
 
-    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-        """The lines of an entry or a head."""
-        if isinstance(item.row, Left):
-            return (present.left_line(item.row, cells, self.now_ms),)
-        if isinstance(item.row, Stuck):
-            line = present.entry_line(item.row, cells, hide=self.hide, at_cursor=at_cursor)
-            return (line, present.reason_line(item.row, cells)) if item.row.reason else (line,)
-        if isinstance(item.row, tuple):
-            if len(item.row) == 2:
-                return (present.note_line(*item.row, cells),)
-            why, role, count = item.row
-            return [()] * (item.height - 1) + [present.group_line(why, role, count, cells)]
-        return ()
+    def head(self, cells: int) -> Line:
+        """Return the heads of the columns."""
+        return present.head_line(cells)
 
-    def total_words(self) -> str:
-        """How much is shown."""
-        shown, total = len(self.seen.jobs), self.seen.total
-        words = counted(shown, "stuck job")
-        words = words if shown >= total else f"{words} of {total:,}"
-        return f"{words}, {unread_words(self.seen.unread)}" if self.seen.unread else words
+    def height(self, row: Stuck | Left) -> int:
+        """Return how many lines a job has."""
+        return 2 if isinstance(row, Stuck) and row.reason else 1
+
+    def lines(self, row: Stuck | Left, cells: int, *, at_cursor: bool) -> Sequence[Line]:
+        """Return the lines of a job."""
+        if isinstance(row, Left):
+            return (present.left_line(row, cells, self.now_ms),)
+        line = present.entry_line(row, cells, hide=self.hide, at_cursor=at_cursor)
+        return (line, present.reason_line(row, cells)) if row.reason else (line,)
+
+    def total(self, rows: Sequence[Stuck | Left]) -> str:
+        """Return how much is shown."""
+        if not rows:
+            return ""
+        data = self.data or StuckSeen()
+        shown, words = len(data.jobs), counted(len(data.jobs), "stuck job")
+        words = words if shown >= data.total else f"{words} of {data.total:,}"
+        return f"{words}, {unread_words(data.unread)}" if data.unread else words
+
+    def total_lines(self, rows: Sequence[Stuck | Left], cells: int, height: int) -> Sequence[Line]:
+        """Return the lines below the list."""
+        return below(UNREAD if self.is_unread else self.count_line(self.total(rows)), cells, height)
 
     def to_export(self) -> Export:
         """What `w` writes: all that is stuck and matches, not only what is shown; as `qdeck stuck` tells it."""
@@ -237,40 +245,37 @@ class StuckScreen(JobListScreen):
                 each=lambda some: file.put([documents.stuck(job) for job in some]),
             )  # fmt: skip
 
-        return Export(fill=fill, count=None if where else self.seen.total)
+        return Export(fill=fill, count=None if where else (self.data or StuckSeen()).total)
 
     def empty_lines(self) -> Sequence[Line]:
-        """What is said when nothing is stuck."""
+        """Return what is said when nothing is stuck."""
+        data = self.data or StuckSeen()
+        unread: Sequence[Line] = (((f"    {unread_words(data.unread)}", "warn"),),) if data.unread else ()
         if self.filter_text:
-            words = "no stuck job matches" if self.seen.all_read else "none of those that were read matches"
-            return (((f"    {words}; esc clears the filter", "muted"),), *self._unread_lines())
+            words = "no stuck job matches" if data.all_read else "none of those that were read matches"
+            return (((f"    {words}; esc clears the filter", "muted"),), *unread)
         return (
             (("    nothing is stuck", "strong bold"),),
             (("    no running job is past its lease or its time limit", "muted"),),
-            *self._unread_lines(),
+            *unread,
         )
 
-    def _unread_lines(self) -> Sequence[Line]:
-        return (((f"    {unread_words(self.seen.unread)}", "warn"),),) if self.seen.unread else ()
+    def lacks(self) -> bool:
+        """Whether all about the job under the cursor is not read yet."""
+        return not isinstance(self.chosen, Stuck)
 
-    def detail(self) -> JobDetail | None:
-        """All about the job under the cursor."""
-        row = self.view.row
-        return row.job if isinstance(row, Stuck) else None
-
-    def side(self, cells: int, height: int) -> Sequence[Line]:
-        """The job under the cursor, with why it is stuck."""
-        row = self.view.row
+    def side(self, row: Stuck | Left, cells: int, height: int) -> Sequence[Line]:
+        """Return the job under the cursor, with why it is stuck."""
         if isinstance(row, Left):
-            return ((("–  ", "ghost"), ("gone", "faint bold")), ((row.words(self.now_ms), "muted"),))
-        if not isinstance(row, Stuck):
-            return ()
-        return present.side(row, self.seen, cells, now_ms=self.now_ms, hide=self.hide)
+            lines: Sequence[Line] = ((("–  ", "ghost"), ("gone", "faint bold")), ((row.words(self.now_ms), "muted"),))
+        else:
+            lines = present.side(row, self.data or StuckSeen(), cells, now_ms=self.now_ms, hide=self.hide)
+        return in_height(lines, height, cells, "enter opens it")
 
     def _all_label(self) -> str:
-        total = self.seen.total
+        total = (self.data or StuckSeen()).total
         return f"all {total:,}" if total and not self.filter_text else ""
 
     HANDLERS: ClassVar = {
-        **JobListScreen.HANDLERS, "all": replace(JobListScreen.HANDLERS["all"], label=_all_label),
+        **MarkingScreen.HANDLERS, "all": replace(MarkingScreen.HANDLERS["all"], label=_all_label),
     }  # fmt: skip

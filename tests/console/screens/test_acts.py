@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qdeck._engine import codec, transitions
 from qdeck.admin import Writer
-from qdeck_console.screens.job_list import JobListScreen
+from qdeck_console.screens.marks import MarkingScreen
 from support import screens
 from support.screens import HOOKS, MAIL, console, fail_next, run, text
 
@@ -88,7 +88,7 @@ async def test_a_range_of_marks_follows_the_cursor_and_escape_clears_it(url: str
         await pilot.press("v", "j", "escape")
         await until(pilot, lambda: "marked" not in text(pilot.app))  # type: ignore[arg-type] # it is the console
         await pilot.press("escape")
-        assert isinstance(pilot.app.screen, JobListScreen)
+        assert isinstance(pilot.app.screen, MarkingScreen)
 
 
 async def test_all_that_match_is_more_than_what_is_shown(url: str) -> None:

@@ -15,7 +15,7 @@ from qdeck.admin import JobRecord, Writer
 from qdeck_console import leaving
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.stuck import Stuck
-from qdeck_console.screens import job_window
+from qdeck_console.screens import job_list
 from qdeck_console.widgets.lines import LineList
 from support.driving import app_of, bury, claim, console, row, text, until
 from support.screens import command, run
@@ -211,7 +211,7 @@ async def test_a_range_upwards_in_a_list_that_moves_marks_what_is_between_its_en
 
 @pytest.mark.slow
 async def test_a_range_of_very_many_is_refused_in_words(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_window, "MOST_MARKED", 200)
+    monkeypatch.setattr(job_list, "MOST_MARKED", 200)
     enqueue(url, 300)
     async with console(url, "2") as pilot:
         await until(pilot, "of 300")

@@ -1,0 +1,114 @@
+"""Lists of jobs: marks, what is done to the marked jobs, and what is told of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from qdeck.admin import JobRecord
+from qdeck_console.actions import ActionHandler
+from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, back
+from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.job_actions import JOB_HANDLERS, JobActing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qdeck_console.format import Line, Piece
+
+
+class MarkingScreen(JobActing):
+    """A list of jobs whose entries can be marked and acted on."""
+
+    LANGUAGE: ClassVar[bool] = True
+
+    def has_jobs(self) -> bool:
+        """Whether there is something to mark."""
+        raise NotImplementedError
+
+    def count_line(self, words: str) -> Line:
+        """Return the line below the list: how much there is, how many entries are below, and how many are marked."""
+        more = f", {self.view.below:,} more ↓" if self.view.below else ""
+        return (("    ", "text"), (words + more, "muted"), *self.marks_words())
+
+    def job_of(self, row: object) -> JobRecord | None:
+        """The job that a row shows."""
+        return row if isinstance(row, JobRecord) else None
+
+    def pointed(self) -> object | None:
+        """The row under the cursor."""
+        return self.view.row
+
+    def targets(self) -> tuple[JobRecord, ...]:
+        """The marked jobs, else the one under the cursor."""
+        rows = list(self.view.marks.values()) or [self.view.row]
+        return tuple(job for row in rows if (job := self.job_of(row)) is not None)
+
+    def acted(self) -> None:
+        """Marks were for what was done."""
+        if self.is_mounted:
+            self.view.clear_marks()
+
+    def tell_dropped(self, count: int) -> None:
+        """Tells of marks that were taken away because their jobs are gone."""
+        if count:
+            many = f"{count:,} marked jobs are gone: their marks are"
+            words = "1 marked job is gone: its mark is" if count == 1 else many
+            self.console.say(f"{words} dropped", "warn", "▲")
+
+    def marks_words(self) -> list[Piece]:
+        """How many are marked, for the total."""
+        view = self.view
+        everything = self.everything()
+        if everything is not None:
+            count = "" if everything[1] is None else f" {everything[1]:,}"
+            return [("  ◆ ", "accent bold"), (f"all{count} that match", "accent")]
+        if not view.marks:
+            return []
+        words, ends = f"{len(view.marks):,} marked", view.ranged
+        if ends is not None:
+            whole = ends[3] - ends[1] + 1
+            words += f" of {whole:,} in the range, v reads the others" if view.range_lacks else ", v ends the range"
+        return [("  ◆ ", "accent bold"), (words, "accent")]
+
+    def clear_marks(self) -> None:
+        """Take all marks away."""
+        self.view.clear_marks()
+        self.draw(fresh=False)
+
+    def mark(self) -> None:
+        """Mark the entry under the cursor."""
+        self.view.toggle_mark()
+        self.draw(fresh=False)
+
+    def mark_range(self) -> None:
+        """Begin or end a range of marks."""
+        self.view.toggle_range()
+        self.draw(fresh=False)
+
+    def mark_all(self) -> None:
+        """Mark all that match, not only what is shown."""
+        self.view.toggle_all()
+        self.draw(fresh=False)
+
+    def why_not_mark(self) -> str:
+        """Return why the entry under the cursor cannot be marked."""
+        return "" if self.view.row is not None else "no job under the cursor"
+
+    def _why_not_mark_all(self) -> str:
+        return "" if self.has_jobs() else "there is none"
+
+    def open(self) -> None:
+        """Open the job under the cursor."""
+        job = self.job_of(self.view.row)
+        if job is not None:
+            self.console.open_job(job.ref, job.id)
+
+    HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
+        **FrameScreen.HANDLERS,
+        **JOB_HANDLERS,
+        "open": ActionHandler(run=open),
+        "mark": ActionHandler(run=mark, reason=why_not_mark),
+        "range": ActionHandler(run=lambda screen: screen.mark_range(), reason=why_not_mark),
+        "all": ActionHandler(run=mark_all, reason=_why_not_mark_all),
+        "back": back(CANCEL, CLEAR_MARKS, CLEAR_FILTER),
+    }
