@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,6 +79,12 @@ def _paused(yard: Yard) -> None:
     yard.deck.pause(QUEUE)
 
 
+def _measure(yard: Yard) -> None:
+    """VMPooler wrote its health an hour ago."""
+    at = datetime.fromtimestamp(yard.now_ms / 1000 - 3600, UTC).isoformat(timespec="seconds")
+    yard.raw.hset("vmpooler__health", mapping={"status": "healthy", "metrics": "{}", "last_check": at})
+
+
 MADE: dict[Code, tuple[Callable[[Yard], Any], Status]] = {
     Code.UNREADABLE: (lambda yard: yard.raw.hset(yard.key("meta"), "n:done", "many"), Status.DEGRADED),
     Code.STUCK: (lambda yard: yard.running(60), Status.DEGRADED),
@@ -92,6 +99,7 @@ MADE: dict[Code, tuple[Callable[[Yard], Any], Status]] = {
     Code.HANDLER_STUCK: (_handler_stuck, Status.UNHEALTHY),
     Code.DEAD_GROWING: (_dead_growing, Status.DEGRADED),
     Code.FILLING: (_filling, Status.DEGRADED),
+    Code.MEASURE: (_measure, Status.DEGRADED),
 }
 
 
@@ -142,7 +150,7 @@ def test_all_faces_give_a_finding_the_same_severity(
     for _ in judge.steps(seen):
         pass
     [entry] = judge.judged.entries
-    if code is not Code.HANDLER_STUCK:  # that is a worker's, of whatever queue
+    if code not in (Code.HANDLER_STUCK, Code.MEASURE):  # those are a worker's and a system's, of whatever queue
         assert entry.worst(code) is Severity.of(expected)
     told = {check["code"] for check in qdeck("doctor", "--json").json["checks"] if check["code"] and not check["ok"]}
     assert (code in told) is (code is Code.UNREADABLE), "doctor looks at the server and at what cannot be read"

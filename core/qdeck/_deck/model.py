@@ -118,6 +118,21 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A number that a system has besides those of its queues: over `limit`, the last good value, it is a finding.
+
+    `what` follows the number in words, as in `1,200 s since the last check`. A value of None is unknown.
+    """
+
+    name: str
+    what: str
+    value: int | None
+    limit: int
+    critical: int | None = None
+    code: Code = Code.MEASURE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Sums over all queues that could be read."""
 
@@ -155,6 +170,7 @@ class Snapshot:
     stuck_handlers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # of living workers
     severities: Mapping[Code, Status] = field(default_factory=lambda: MappingProxyType({}))  # the worst of each code
     checks: tuple[Check, ...] = ()  # every rule, whether it found something or not
+    measures: tuple[Measure, ...] = ()  # of other systems
 
 
 def _mask_fields(row: object, names: tuple[str, ...]) -> None:

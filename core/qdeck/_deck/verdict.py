@@ -21,7 +21,7 @@ from qdeck._words import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from qdeck._deck.model import Snapshot
+    from qdeck._deck.model import Measure, Snapshot
     from qdeck._deck.words import Unreadable
     from qdeck._redis.commands import Program
 
@@ -167,6 +167,7 @@ def steps(seen: Snapshot, thresholds: Thresholds | None, found: Findings) -> Ite
     yield from _backed_up("ready_queue", Code.BACKLOG, rows, limits.ready_queue_max, _ready, found)
     yield from _backed_up("pending_queue", Code.OVERDUE, rows, limits.pending_queue_max, _overdue, found)
     yield from _trends(rows, found)
+    checks += map(_measured, seen.measures)
 
 
 def findings_of(row: QueueRow, found: Sequence[Finding], severities: Mapping[Code, Status]) -> list[Finding]:
@@ -214,6 +215,16 @@ def make_check(
 
 def _unknown(name: str, detail: str) -> Check:
     return Check(name=name, status=None, detail=detail)
+
+
+def _measured(one: Measure) -> Check:
+    """What a system measures itself, by the limits that it gives."""
+    if one.value is None:
+        return _unknown(one.name, f"{one.what}: unknown")
+    severity = grade(one.value, one.limit, one.critical)
+    finding = Finding(code=one.code, severity=severity, count=one.value, limit=one.limit, name=one.what)
+    found = [finding] if severity is not _WELL else []
+    return make_check(one.name, found, f"{one.value:,} {one.what}", value=one.value, threshold=one.limit)
 
 
 def _role(server: ServerInfo) -> Check:
@@ -291,7 +302,7 @@ def _stuck(rows: Sequence[QueueRow], limits: Thresholds, findings: Findings) -> 
     """Jobs past their lease or limit: each is a problem, because nothing but an operator may end it."""
     held = [row for row in rows if row.stuck]
     count = sum(row.stuck or 0 for row in held)
-    severity = _grade(count, 0, limits.stuck_vm_max_critical)
+    severity = grade(count, 0, limits.stuck_vm_max_critical)
     found = [findings.of_queues(Code.STUCK, severity, held, count)] if held else []
     return make_check("stuck", found, "no job is stuck", value=count, threshold=0)
 
@@ -300,7 +311,7 @@ def _late(rows: Sequence[QueueRow], limits: Thresholds, findings: Findings) -> C
     """Jobs that wait for their start for longer than the threshold: a few are told, and not held against it."""
     late = [row for row in rows if row.late]
     count = sum(row.late or 0 for row in late)
-    severity = _grade(count, limits.stuck_vm_max_warning, limits.stuck_vm_max_critical)
+    severity = grade(count, limits.stuck_vm_max_warning, limits.stuck_vm_max_critical)
     found = [findings.of_queues(Code.LATE, severity, late, count, limits.stuck_vm_age_threshold)] if late else []
     return make_check("late", found, "no job waits for too long", value=count, threshold=limits.stuck_vm_max_warning)
 
@@ -308,15 +319,15 @@ def _late(rows: Sequence[QueueRow], limits: Thresholds, findings: Findings) -> C
 def _dead(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> Iterator[None]:
     full = [row for row in rows if row.dead]
     count = sum(row.dead or 0 for row in full)
-    severity = _grade(count, limits.dlq_max_warning, limits.dlq_max_critical)
-    over = [row for row in full if _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical) is not _WELL]
+    severity = grade(count, limits.dlq_max_warning, limits.dlq_max_critical)
+    over = [row for row in full if grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical) is not _WELL]
     yield
     over.sort(key=_negative_dead)
     findings = []
     for part in _parts(over):
         yield
         for row in part:
-            own = _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical)
+            own = grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical)
             findings.append(found.of_queue(Code.DEAD, own, row.ref, row.dead or 0))
     if severity is not _WELL and severity not in {one.severity for one in findings}:
         findings.insert(0, found.of_queues(Code.DEAD, severity, full, count))
@@ -414,7 +425,7 @@ def _backed_up(
         for row in part:
             count = measure(row)
             worst = max(worst, count)
-            severity = _grade(count, most, _CRITICAL_TIMES * most)
+            severity = grade(count, most, _CRITICAL_TIMES * most)
             if severity is not _WELL:
                 limit = most if severity is Status.DEGRADED else _CRITICAL_TIMES * most
                 findings.append(found.of_queue(code, severity, row.ref, count, limit))
@@ -422,7 +433,8 @@ def _backed_up(
     found.checks.append(make_check(name, findings, f"the longest has {worst:,}", value=worst, threshold=most))
 
 
-def _grade(count: int, warning: int, critical: int) -> Status:
-    if count > critical:
+def grade(count: int, warning: int, critical: int | None) -> Status:
+    """Return how bad a number is: each limit is the last value that is better."""
+    if critical is not None and count > critical:
         return Status.UNHEALTHY
     return Status.DEGRADED if count > warning else _WELL

@@ -65,6 +65,7 @@ class Code(StrEnum):
     HANDLER_STUCK = "handler_stuck"
     DEAD_GROWING = "dead_growing"
     FILLING = "filling"
+    MEASURE = "measure"
 
 
 class UnreadableCode(StrEnum):
@@ -249,6 +250,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.HANDLER_STUCK: _handlers,
     Code.DEAD_GROWING: lambda f: f"dead letters of {f.label} grow by {f.count:,} a minute",
     Code.FILLING: lambda f: f"{f.label} fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
+    Code.MEASURE: lambda f: f"{f.count:,} {f.name}, over {f.limit:,}",
 }
 _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.SET_ASIDE: lambda f: f"{counted(f.count or 0, 'entry', 'entries')} of its outbox set aside, see {f.name}",

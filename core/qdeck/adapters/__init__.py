@@ -16,7 +16,7 @@ from qdeck._settings.model import AdapterSettings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from qdeck._deck.model import QueueRow, State
+    from qdeck._deck.model import Measure, QueueRow, State
     from qdeck._deck.queue_ref import Feature
     from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, SkipCode, Stuck, StuckCode
     from qdeck._deck.words import Unreadable, UnreadableCode
@@ -78,6 +78,7 @@ __all__ = [
     "InvalidOption",
     "Kind",
     "Look",
+    "Measure",
     "Outcome",
     "Part",
     "Program",
@@ -128,7 +129,7 @@ NAMES: Final = FOREIGN
 NO_SETTINGS: Final[Mapping[str, AdapterSettings]] = MappingProxyType({})
 _HOMES: Final = {
     "qdeck._deck.queue_ref": "Feature",
-    "qdeck._deck.model": "QueueRow State",
+    "qdeck._deck.model": "Measure QueueRow State",
     "qdeck._deck.words": "Unreadable UnreadableCode",
     "qdeck._engine.stored_numbers": "score_ms",
     "qdeck._deck.reasons": "CapabilityCode Caution CautionCode SkipCode Stuck StuckCode",

@@ -21,7 +21,7 @@ from qdeck.adapters.together import all_of, apart
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.model import Found, QueueRow, Snapshot, WorkerRow
+    from qdeck._deck.model import Found, Measure, QueueRow, Snapshot, WorkerRow
     from qdeck._deck.native import Memory
     from qdeck._redis.commands import Program
     from qdeck._settings import AdapterSettings
@@ -80,6 +80,7 @@ class Adapters:
     def _rows(self, now: int, notices: list[str], unread: list[str]) -> Program[tuple[list[QueueRow], list[str]]]:
         self._keep()
         rows: list[QueueRow] = []
+        self.measures: tuple[Measure, ...] = ()
         there = [adapter for adapter in self.foreign if adapter.is_there]
         notices += [f"{one.name} is pinned, and none of its keys are here" for one in self.foreign if one.is_missed]
         looks = yield from apart([adapter.rows(now) for adapter in there])
@@ -90,6 +91,7 @@ class Adapters:
             rows += look.rows
             notices += look.notices
             unread += look.unread
+            self.measures += look.measures
         self._refs = [row.ref for row in rows]
         own = {ref.name for ref in self._refs}.intersection(self._memory.names if self.shows_native else ())
         self.shared = shared_names([*self._refs, *(QueueRef(NATIVE, name) for name in own)])
@@ -151,7 +153,7 @@ class Adapters:
         return replace(
             seen, queues=rows, fresh=fresh, shared=self.shared, totals=native.sums(rows),
             adapters=(*(seen.adapters if self.shows_native else ()), *there),
-            notices=(*seen.notices, *self._notices, *notices),
+            notices=(*seen.notices, *self._notices, *notices), measures=self.measures,
         )  # fmt: skip
 
     def why_not(self, name: str, verb: str, state: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from qdeck._deck.model import JobRecord, QueueRow, State
+from qdeck._deck.model import JobRecord, Measure, QueueRow, State
 from qdeck._deck.reasons import CapabilityCode, SkipCode
 from qdeck._errors import InvalidOption, UsageError
 
@@ -222,11 +222,15 @@ class AdapterHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """The queues of an adapter at one moment; `unread` names the keys that are left out, with the reason."""
+    """The queues of an adapter at one moment; `unread` names the keys that are left out, with the reason.
+
+    `measures` are what decides the health of the system besides the numbers of its queues.
+    """
 
     rows: tuple[QueueRow, ...] = ()
     notices: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    measures: tuple[Measure, ...] = ()
 
 
 class Outcome(StrEnum):

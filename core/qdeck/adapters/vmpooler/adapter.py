@@ -150,13 +150,17 @@ class VmPooler(Adapter):
         tasks = "none" if self.sight is None else self.sight.types.get(DEAD["tasks"], "none")
         if tasks not in ("none", "hash", "zset"):
             unread.append(f"{DEAD['tasks'].decode()} holds a {tasks}, vmpooler needs a hash or a zset: it is left out")
+        from qdeck.adapters.vmpooler.health import read_measures
+
         pools = yield from self.pools()
-        programs: list[Program[Any]] = [self._count_letters(notices), self._other_rows(now, unread)]
+        programs: list[Program[Any]] = [
+            self._count_letters(notices), read_measures(now), self._other_rows(now, unread),
+        ]  # fmt: skip
         programs += [self._pool_row(pool, now, unread) for pool in pools]
         found: list[Any] = []
         for at in range(0, len(programs), TOGETHER):
             found += yield from all_of(programs[at : at + TOGETHER])
-        letters, others, *rows = found
+        letters, measures, others, *rows = found
         if letters is not None:
             rows = [replace(row, dead=letters[row.name]) for row in rows]
         rows += others
@@ -167,7 +171,7 @@ class VmPooler(Adapter):
             for kind, size in zip(DEAD, sizes, strict=True):
                 if not is_error(size) and size:
                     rows.append(QueueRow(adapter=self.name, name=f"dlq:{kind}", dead=size))
-        return Look(rows=tuple(rows), notices=tuple(notices), unread=tuple(unread))
+        return Look(rows=tuple(rows), notices=tuple(notices), unread=tuple(unread), measures=measures)
 
     def _pool_row(self, pool: str, now: int, unread: list[str]) -> Program[QueueRow]:
         sizes = yield ask(*((b"SCARD", pool_key(name, pool)) for name in SETS))

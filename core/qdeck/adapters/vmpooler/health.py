@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from qdeck._deck import payload
-from qdeck._deck.model import State, Status
+from qdeck._deck.model import Measure, State, Status
+from qdeck._deck.verdict import grade
 from qdeck._engine import codec
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.adapter import Adapter
 
 CLONES: Final = (b"vmpooler__tasks__clone", b"vmpooler__tasks__ondemandclone")
-FRESH_S: Final = 900.0  # a check of VMPooler's own is due every 300 s; after three of them nobody makes it
+FRESH_S: Final = 900  # a check of VMPooler's own is due every 300 s; after three of them nobody makes it
 LIVE_S: Final = 3600
 MOST_RECORDS: Final = 50_000  # of VMs that are looked through for those of no VM
 MARK: Final = "qdeck"  # in the metrics that qdeck wrote: they are no sign that somebody else does
@@ -56,14 +57,10 @@ def measure_health(
     `clones` is what the call before this one returned: a rate needs two.
     """
     found = yield from measure(adapter, rows)
-    clone, ondemand, waiting, own = yield ask(
-        (b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE), (b"HGETALL", HEALTH)
-    )
+    clone, ondemand, waiting = yield ask((b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE))
     tasks = {"clone": (_count(clone), None), "ondemand": (_count(ondemand), _number(waiting))}
     notices = list(found.notices)
-    said = _said({} if is_error(own) else dict(reads.pairs(own)), now)
-    if said.get("age_s") is not None and said["age_s"] > FRESH_S and not said.get("ours"):
-        notices.append(f"vmpooler__health is {said['age_s']:,.0f} s old: VMPooler does not write it any more")
+    said = yield from _read_said(now)
     orphaned = yield from count_orphans(adapter, now, notices)
     counted = Clones(now, (yield from _count_clones(now)))
     measured = msgspec.structs.replace(
@@ -75,6 +72,24 @@ def measure_health(
         notices=tuple(notices),
     )
     return measured, counted
+
+
+def read_measures(now: int) -> Program[tuple[Measure, ...]]:
+    """How long ago VMPooler wrote its health, where it does."""
+    said = yield from _read_said(now)
+    if said.get("age_s") is None or said["ours"]:
+        return ()
+    return (
+        Measure(
+            name="vmpooler_health_age", what="s since VMPooler wrote vmpooler__health", value=int(said["age_s"]),
+            limit=FRESH_S,
+        ),
+    )  # fmt: skip
+
+
+def _read_said(now: int) -> Program[dict[str, Any]]:
+    [own] = yield ask((b"HGETALL", HEALTH))
+    return _said({} if is_error(own) else dict(reads.pairs(own)), now)
 
 
 def _count_clones(now: int) -> Program[int]:
@@ -225,17 +240,14 @@ def read_letters() -> Program[dict[str, int | None]]:
 
 
 def judge(metrics: Mapping[str, Any], limits: Thresholds) -> Status:
-    """VMPooler's own verdict on its metrics: the first rule that fits."""
+    """VMPooler's own verdict on its metrics: that of the worst of them."""
     errors = metrics["errors"]
-    dead, stuck = errors["dlq_total_size"] or 0, errors["stuck_vm_count"] or 0
     pools = [pool for name, pool in metrics["queues"].items() if name != "dlq"]
-    pending = max(((pool["pending"].get("size") or 0) for pool in pools), default=0)
-    ready = max(((pool["ready"].get("size") or 0) for pool in pools), default=0)
-    most_pending, most_ready = limits.pending_queue_max, limits.ready_queue_max
-    if dead > limits.dlq_max_critical or stuck > limits.stuck_vm_max_critical:
-        return Status.UNHEALTHY
-    if pending > 2 * most_pending or ready > 2 * most_ready:
-        return Status.UNHEALTHY
-    if dead > limits.dlq_max_warning or stuck > limits.stuck_vm_max_warning:
-        return Status.DEGRADED
-    return Status.DEGRADED if pending > most_pending or ready > most_ready else Status.HEALTHY
+    pending, ready = limits.pending_queue_max, limits.ready_queue_max
+    measured = [
+        (errors["dlq_total_size"], limits.dlq_max_warning, limits.dlq_max_critical),
+        (errors["stuck_vm_count"], limits.stuck_vm_max_warning, limits.stuck_vm_max_critical),
+        *((pool["pending"].get("size"), pending, 2 * pending) for pool in pools),
+        *((pool["ready"].get("size"), ready, 2 * ready) for pool in pools),
+    ]
+    return max((grade(value or 0, *most) for value, *most in measured), key=list(Status).index)
