@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 from qdeck.admin import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from qdeck.admin import (
         Activity,
         BatchOutcomes,
+        BatchResult,
         Found,
         Group,
         HealthReport,
         JobDetail,
         JobRecord,
         Outcomes,
+        Plan,
         PlanEntry,
+        QueueRef,
         QueueRow,
         ScheduleRow,
         Snapshot,
@@ -433,4 +436,63 @@ def temporary_queue(row: TemporaryQueue) -> dict[str, Any]:
         "exists": row.exists,
         "bytes": row.bytes,
         "idle_s": row.idle_s,
+    }
+
+
+def plan(planned: Plan) -> dict[str, Any]:
+    """A plan without its entries, of which it may have a million."""
+    head, tail = planned.head, planned.tail
+    queues = head.queues
+    facts = {
+        "plan": planned.id,
+        "file": str(planned.path),
+        "verb": planned.verb.value,
+        "adapter": _adapter_of(queues),
+        "queue": queues[0].name if len(queues) == 1 else None,
+        "queues": {planned.label(queue): count for queue, count in planned.by_queue.items()},
+        "created_at": iso(head.created_ms),
+        "expires_at": iso(head.expires_ms),
+        "filter": head.filter,
+        "priority": head.priority,
+        "target": head.target,
+        "count": planned.count,
+        "states": tail.states,
+        "bytes": tail.bytes,
+        "totals": {
+            "dependents": tail.totals.dependents,
+            "unique": tail.totals.unique,
+            "unique_held": tail.totals.unique_held,
+            "running": tail.totals.running,
+            "failure_handlers": tail.totals.failure_handlers,
+        },
+        "skipped": [skip.as_json() for skip in tail.skipped],
+        "cautions": [caution.as_json() for caution in tail.cautions],
+    }
+    return facts | ({"rules": [used.as_json() for used in head.rules], "counts": tail.rules} if head.rules else {})
+
+
+def _adapter_of(queues: Sequence[QueueRef]) -> str | None:
+    """The adapter of all these queues; None when they are of several."""
+    adapters = {queue.adapter for queue in queues}
+    return adapters.pop() if len(adapters) == 1 else None if adapters else "native"
+
+
+def batch(result: BatchResult, found: Outcomes | None = None) -> dict[str, Any]:
+    """What was done by a plan."""
+    return {
+        "batch": result.batch,
+        "verb": result.verb.value,
+        "adapter": _adapter_of(result.queues),
+        "queue": result.queues[0].name if len(result.queues) == 1 else None,
+        "queues": result.labels,
+        "applied": result.applied,
+        "cancel_requested": result.cancel_requested,
+        "skipped": [skip.as_json() for skip in result.skipped],
+        "skipped_count": result.skipped_count,
+        "undo_until": iso(result.undo_until_ms),
+        "undoable": result.undoable,
+        "stopped": None if result.stopped is None else result.stopped.text,
+        "stopped_code": None if result.stopped is None else result.stopped.code.value,
+        "error": result.error,
+        "outcomes": None if found is None else outcomes(found),
     }

@@ -58,9 +58,9 @@ def test_the_collector_rests_while_a_command_loads_and_works_while_it_runs() -> 
     code = """
 import gc, sys
 from qdeck_console.__main__ import main
-from qdeck_console.cli import look
+from qdeck_console.cli import status
 seen = []
-look.status.callback = lambda: seen.append((gc.isenabled(), gc.get_freeze_count() > 0))
+status.status.callback = lambda: seen.append((gc.isenabled(), gc.get_freeze_count() > 0))
 sys.argv = ["qdeck", "status"]
 gc.callbacks.append(lambda phase, info: seen.append("collected") if not gc.get_freeze_count() else None)
 main()

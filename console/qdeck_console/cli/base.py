@@ -307,3 +307,17 @@ class LateGroup(click.Group):
         """The list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in self.late.items()])
+
+
+def _set_ascii(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        os.environ["QDECK_ASCII"] = "1"
+
+
+ascii_option = click.option(
+    "--ascii",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_ascii,
+    help="Signs of ASCII only; also QDECK_ASCII=1.",
+)

@@ -8,8 +8,8 @@ import click
 
 from qdeck.admin import iso
 from qdeck_console import documents
-from qdeck_console.cli.acts import edit_command
 from qdeck_console.cli.base import Command, VerbGroup, settings
+from qdeck_console.cli.job import edit_command
 from qdeck_console.cli.jobs import Cut
 from qdeck_console.cli.operate import act, act_options, check_filter, plain_queue, priority_option, where_option
 from qdeck_console.cli.output import Column, JsonList, age, dumps, note, note_unread, number, table, write_text

@@ -6,8 +6,8 @@ import click
 
 from qdeck_console import documents
 from qdeck_console.cli.base import Command, VerbGroup, settings
-from qdeck_console.cli.look import queue_table
 from qdeck_console.cli.output import line, note_once, safe, write_json
+from qdeck_console.cli.status import queue_table
 
 queues = VerbGroup("queues", default="list", help="Lists the queues, pauses and resumes them.")
 

@@ -10,8 +10,8 @@ import click
 from qdeck.admin import iso
 from qdeck_console import documents
 from qdeck_console.cli.base import Command, VerbGroup, explicit_url, need_writable, read_priority, settings
+from qdeck_console.cli.enqueue import read_json
 from qdeck_console.cli.output import Column, age, line, note, safe, table, write_json
-from qdeck_console.cli.produce import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
 def sync(app_ref: str, modules: tuple[str, ...]) -> None:
     """Registers the schedules that an app declares, as its workers do; with --url on that server."""
     from qdeck import UsageError
-    from qdeck_console.cli.work import load
+    from qdeck_console.cli.worker import load
 
     given, url = settings(), explicit_url()
     if url:

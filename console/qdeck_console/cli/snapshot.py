@@ -8,8 +8,7 @@ import re
 
 import click
 
-from qdeck_console.cli.base import command, read_only_hint, settings
-from qdeck_console.cli.looks import ascii_option
+from qdeck_console.cli.base import ascii_option, command, read_only_hint, settings
 from qdeck_console.cli.output import line
 
 THEMES = ("ink", "paper", "16")

@@ -9,8 +9,7 @@ from typing import Final
 
 import click
 
-from qdeck_console.cli.base import command, read_only_hint, settings
-from qdeck_console.cli.looks import ascii_option
+from qdeck_console.cli.base import ascii_option, command, read_only_hint, settings
 from qdeck_console.startup import loading
 from qdeck_console.web import is_served
 
