@@ -181,6 +181,7 @@ class StuckCode(StrEnum):
     OWNER_UNKNOWN = "owner_unknown"
     RUNNING_TOO_LONG = "running_too_long"
     STALLED = "stalled"
+    VISIBILITY_EXPIRED = "visibility_expired"
     HANDOVER_LOST = "handover_lost"
     PAYLOAD_MISSING = "payload_missing"
     UNSCHEDULABLE = "unschedulable"
@@ -222,6 +223,9 @@ _STUCK: Final[Mapping[StuckCode, Callable[[Stuck, Callable[[float], str]], str]]
             f"{s.name} for {span(s.seconds)}, over {span(s.limit)}; whether its worker lives is not known here"
         ),
         StuckCode.STALLED: lambda *_: "it neither waits nor has ended: its worker left it, and no other takes it",
+        StuckCode.VISIBILITY_EXPIRED: lambda s, span: (
+            f"a worker has held it for {span(s.seconds)}, over the visibility timeout of {span(s.limit)}"
+        ),
         StuckCode.HANDOVER_LOST: lambda s, _: f"it is not in {s.name}: no worker will find it",
         StuckCode.PAYLOAD_MISSING: lambda *_: "it has no record: the next worker drops it",
         StuckCode.UNSCHEDULABLE: lambda s, _: f"{s.name}: its workers stop at it, and what is behind it waits",

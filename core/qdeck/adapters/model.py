@@ -173,9 +173,10 @@ class Raw(msgspec.Struct, frozen=True, kw_only=True):
     at: int | None = None
     idle_ms: int | None = None
 
-    def seen(self, value: bytes | None = None) -> Seen:
-        """What an act will compare."""
-        return Seen(key=self.source.key, member=self.member, score=self.score, value=value or self.value, at=self.at)
+    def seen(self, value: bytes | None = None, *, score: bytes | None = None) -> Seen:
+        """What an act will compare: this and, where they are kept elsewhere, a value or a score."""
+        value, score = value or self.value, score or self.score
+        return Seen(key=self.source.key, member=self.member, score=score, value=value, at=self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,8 @@ def test_each_reason_of_a_stuck_job_has_words_of_its_own(code: StuckCode) -> Non
         return Stuck(code=code, seconds=7300, limit=300, name="x").words(lambda seconds: f"{seconds:.0f}!")
 
     assert [other for other in StuckCode if words(other) == words(code)] == [code]
-    lasts = code in (StuckCode.RUNNING_TOO_LONG, StuckCode.WAITING_TOO_LONG, StuckCode.OVERDUE)
+    lasting = (StuckCode.RUNNING_TOO_LONG, StuckCode.VISIBILITY_EXPIRED, StuckCode.WAITING_TOO_LONG, StuckCode.OVERDUE)
+    lasts = code in lasting
     assert ("7300!" in words(code)) == lasts
 
 

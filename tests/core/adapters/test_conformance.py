@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from core.adapters.celery import records as celery_records
 from core.adapters.rq import records
 from qdeck.adapters.model import Act, Outcome
 from qdeck.adapters.vmpooler.keys import read_letter
@@ -185,8 +186,25 @@ class TestRq(Conformance):
         return Outcome.DONE if well else Outcome.DEAD
 
 
+class TestCelery(Conformance):
+    adapter = "celery"
+
+    def populate(self, raw: redis.Redis) -> None:
+        celery_records.fill(raw)
+
+    def take(self, raw: redis.Redis, entry: Entry) -> None:
+        sent = json.loads(raw.lpop("celery"))  # type: ignore[arg-type]
+        self.task = sent["headers"]["id"]
+        celery_records.result(raw, self.task, "STARTED")
+
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Outcome:
+        celery_records.result(raw, self.task, "SUCCESS" if well else "FAILURE")
+        return Outcome.DONE if well else Outcome.DEAD
+
+
 # Whoever fills servers imports this, not the classes: pytest would run the suite anew in each module that names them.
 FILL: dict[str, type[Conformance]] = {
     "lists": TestLists, "vmpooler": TestVmPooler, "ifdb": TestIfdb, "scheduler": TestScheduler,
     "rq": TestRq,
+    "celery": TestCelery,
 }  # fmt: skip

@@ -1,0 +1,126 @@
+"""The messages of Celery: what a task is, read from the envelope; a body that is no JSON is never decoded."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from typing import Any, Final
+
+import msgspec
+
+from qdeck._deck import payload
+
+MOST_BYTES: Final = 1 << 20
+_SENT: Final = uuid.UUID("2f6f0e5c-2d0f-5a0e-9a55-0f6b3c1f6d11")  # the namespace of the ids that retries give
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A task as its envelope describes it."""
+
+    value: dict[str, Any]
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """Its headers."""
+        return _table(self.value.get("headers"))
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """Its properties."""
+        return _table(self.value.get("properties"))
+
+    @property
+    def id(self) -> str:
+        """The id of the task."""
+        return text(self.headers.get("id")) or text(self.properties.get("correlation_id")) or ""
+
+    def call(self) -> Any:
+        """Return the arguments of the task, as far as they may be read."""
+        found = _decoded(self.value)
+        if isinstance(found, list) and len(found) >= 2:
+            return {"args": found[0], "kwargs": found[1]}
+        shown = {name: self.headers.get(f"{name}repr") for name in ("args", "kwargs")}
+        return {name: value for name, value in shown.items() if isinstance(value, str)} or None
+
+
+def read(raw: bytes | None) -> Message | None:
+    """Return a message; None where it is none that can be read."""
+    value = decoded(raw)
+    return Message(value) if isinstance(value, dict) else None
+
+
+def decoded(raw: bytes | None) -> Any:
+    """Return JSON as Python's own reader has it; None for what is no JSON, or very large."""
+    if raw is None or len(raw) > MOST_BYTES:
+        return None
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _decoded(value: dict[str, Any]) -> Any:
+    """The body, where it says that it is JSON."""
+    body = value.get("body")
+    if not isinstance(body, str) or value.get("content-type") != "application/json":
+        return None
+    if _table(value.get("properties")).get("body_encoding") != "base64":
+        return decoded(body.encode("utf-8", "replace"))
+    try:
+        return decoded(base64.b64decode(body))
+    except ValueError:
+        return None
+
+
+def redelivered(message: Message) -> bytes:
+    """Return a message as kombu writes it when it puts it back."""
+    value = dict(message.value)
+    value["headers"] = {**message.headers, "redelivered": True}
+    delivery = {**_table(message.properties.get("delivery_info")), "redelivered": True}
+    value["properties"] = {**message.properties, "delivery_info": delivery}
+    return json.dumps(value).encode()
+
+
+def sent_id(task: str) -> str:
+    """Return the id that a failed task gets when it is sent again; the same each time, so it is sent once."""
+    return str(uuid.uuid5(_SENT, task))
+
+
+def new_message(result: dict[str, Any], queue: str) -> bytes | None:
+    """Return the message that sends a task again; None where its result does not say what was called."""
+    name, args, kwargs, old = (result.get(key) for key in ("name", "args", "kwargs", "task_id"))
+    if (
+        not isinstance(name, str)
+        or not isinstance(old, str)
+        or not isinstance(args, list)
+        or not isinstance(kwargs, dict)
+    ):
+        return None
+    task = sent_id(old)
+    options = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    headers: dict[str, Any] = {
+        "lang": "py", "task": name, "id": task, "shadow": None, "eta": None, "expires": None, "group": None,
+        "group_index": None, "retries": 0, "timelimit": [None, None], "root_id": task, "parent_id": None,
+        "argsrepr": repr(tuple(args)), "kwargsrepr": repr(kwargs), "origin": "qdeck", "ignore_result": False,
+        "replaced_task_nesting": 0, "stamped_headers": None, "stamps": {},
+    }  # fmt: skip
+    properties = {
+        "correlation_id": task, "reply_to": str(uuid.uuid5(_SENT, f"reply {old}")), "delivery_mode": 2,
+        "delivery_info": {"exchange": "", "routing_key": queue}, "priority": 0, "body_encoding": "base64",
+        "delivery_tag": str(uuid.uuid5(_SENT, f"tag {old}")),
+    }  # fmt: skip
+    envelope = {
+        "body": base64.b64encode(json.dumps([args, kwargs, options]).encode()).decode(), "content-encoding": "utf-8",
+        "content-type": "application/json", "headers": headers, "properties": properties,
+    }  # fmt: skip
+    return json.dumps(envelope).encode()
+
+
+def text(value: Any) -> str | None:
+    """Return a text that may be shown."""
+    return payload.mask_text(value) if isinstance(value, str) and value else None
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
