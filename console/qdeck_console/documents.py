@@ -15,10 +15,10 @@ if TYPE_CHECKING:
         Activity,
         BatchOutcomes,
         BatchResult,
-        Found,
         Group,
         HealthReport,
         JobDetail,
+        JobLocation,
         JobRecord,
         Outcomes,
         Plan,
@@ -221,7 +221,7 @@ def _s(ms: int | None) -> float | None:
     return None if ms is None else ms / 1000
 
 
-def found(place: Found) -> dict[str, Any]:
+def found(place: JobLocation) -> dict[str, Any]:
     """One place of `qdeck find`."""
     return {
         "adapter": place.adapter,

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.jobs import QUEUE
 from chaos.ledger import pid_of, read_notes, wait_until
-from qdeck._deck import native
+from qdeck._deck import native_queues
 from qdeck._engine import codec, keys
 from qdeck._rules import health
 from qdeck.adapters.all import Adapters
@@ -88,7 +88,7 @@ def test_late_end_is_refused_and_counted(fleet: Fleet, make_proxy: Callable[[str
 
 def _ignored(fleet: Fleet) -> bool:
     """Whether health reports a handler that ignored its cancellation."""
-    adapters = Adapters([NATIVE], "here", native.Memory())
+    adapters = Adapters([NATIVE], "here", native_queues.RefreshCache())
     report = fleet.app.client.run(health.report(adapters, Limits(), orphans=False))
     return report.status is Status.UNHEALTHY and any("ignored cancellation" in one.text for one in report.findings)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import NotAllowed
-from qdeck._deck import journal
+from qdeck._deck import activity_log
 from qdeck._files import private_folder
 from qdeck._operations.planfile import plans_dir
 from qdeck.adapters import discovery
@@ -86,7 +86,7 @@ def test_a_link_in_place_of_the_activity_file_is_not_followed(own_state: Path, t
     victim.write_text("mine\n")
     (state_dir() / "activity.jsonl").symlink_to(victim)
     with pytest.raises(OSError, match="symbolic link"):
-        journal.append(b"{}")
+        activity_log.append(b"{}")
     assert victim.read_text() == "mine\n"
 
 

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from qdeck import NotAllowed, QdeckError
-from qdeck._deck import identity
+from qdeck._deck import server_identity
 from qdeck._settings import read_text
 from qdeck.admin import AsyncWriter, Writer
 from support.clusters import wait_for
@@ -115,7 +115,7 @@ def test_production_that_was_away_for_a_moment_is_recognised(
     found = read_text(f'[contexts.shop]\nurl = "{server.url}"\nenvironment = "production"\n')
     url = make_proxy(server.url).url
     server.freeze()
-    thaw = threading.Timer(2 * identity.PROBE_S, server.thaw)
+    thaw = threading.Timer(2 * server_identity.PROBE_S, server.thaw)
     thaw.start()
     try:
         with Writer(url, production=found.target_at(url).production) as deck, pytest.raises(NotAllowed, match="'shop'"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from core._operations.yard import Yard
 from qdeck._agent import health_record
 from qdeck._agent.history_sampler import HistorySampler
-from qdeck._deck import agent_tasks, since
+from qdeck._deck import agent_tasks, finding_times
 from qdeck._engine import keys
 from qdeck._engine.keys import MAINTENANCE_TASKS
 from qdeck._schedules import store
@@ -105,7 +105,7 @@ def _agents(deck: Writer) -> None:
     for ago in (20_000, 10_000):
         deck.write(HistorySampler().take(rows, now - ago))
     report = deck.health()
-    deck.write(since.note(report.findings, report.thresholds, report.at_ms))
+    deck.write(finding_times.note(report.findings, report.thresholds, report.at_ms))
     for task in MAINTENANCE_TASKS:
         # Long ago, so that an agent that comes claims a run at once.
         claim = deck.write(agent_tasks.claim(task, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))

@@ -16,7 +16,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import AgentTask, Check, Finding, QueueRef, QueueRow, Snapshot, Vitals
+    from qdeck.admin import AgentTask, Check, Finding, QueueRef, QueueRow, ServerStats, Snapshot
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.server import Fact
 
@@ -59,7 +59,7 @@ _HEADS: Final = (
 class HealthSeen:
     """What was read: the server's own words, and since when what is wrong is so."""
 
-    vitals: Vitals | None = None
+    vitals: ServerStats | None = None
     dated: Mapping[str, Finding] = field(default_factory=lambda: MappingProxyType({}))  # by their places
     tasks: Sequence[AgentTask] | None = None  # what agents did last; None: it may not be read
 

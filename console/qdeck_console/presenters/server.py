@@ -17,7 +17,7 @@ from qdeck_console.text import cut_end, safe_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import AgentTask, Slow, Snapshot, Vitals
+    from qdeck.admin import AgentTask, ServerStats, SlowCommand, Snapshot
     from qdeck_console.format import Line
 
 HOUR_MS: Final = 3_600_000
@@ -69,7 +69,7 @@ class Cost:
 
 def facts_of(
     snapshot: Snapshot,
-    vitals: Vitals | None,
+    vitals: ServerStats | None,
     trips: Trips,
     cost: Cost | None,
     *,
@@ -118,7 +118,7 @@ def _share(snapshot: Snapshot, cost: Cost) -> str | None:
     return f"{percent:.1f} %" if percent < 1 else f"{percent:.0f} %"
 
 
-def _copies(snapshot: Snapshot, vitals: Vitals | None) -> list[Fact]:
+def _copies(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
     facts: Mapping[str, str] = vitals.facts if vitals is not None else {}
     if facts.get("master_link_status"):
         gap = vitals.number("master_last_io_seconds_ago") if vitals is not None else None
@@ -138,7 +138,7 @@ def _replicas(count: int) -> str:
     return fmt.counted(count, "replica")
 
 
-def _clients(snapshot: Snapshot, vitals: Vitals | None) -> list[Fact]:
+def _clients(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
     if snapshot.server.clients is None:
         return []
     most = vitals.number("maxclients") if vitals is not None else None
@@ -148,7 +148,7 @@ def _clients(snapshot: Snapshot, vitals: Vitals | None) -> list[Fact]:
     return [Fact(name="clients", value=f"{snapshot.server.clients:,}", limit=limit, detail=detail)]
 
 
-def _slow_fact(snapshot: Snapshot, vitals: Vitals | None) -> list[Fact]:
+def _slow_fact(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
     if vitals is None:
         return []
     if vitals.slow is None:
@@ -161,12 +161,12 @@ def _slow_fact(snapshot: Snapshot, vitals: Vitals | None) -> list[Fact]:
     return [Fact(name="slow commands", value=value, detail=detail)]
 
 
-def _took(slow: Slow) -> str:
+def _took(slow: SlowCommand) -> str:
     return f"{slow.took_us / 1000:,.1f} ms"
 
 
 def server_lines(
-    snapshot: Snapshot, vitals: Vitals | None, seen: Sequence[float | None], cost: Cost | None, cells: int
+    snapshot: Snapshot, vitals: ServerStats | None, seen: Sequence[float | None], cost: Cost | None, cells: int
 ) -> list[Line]:
     """The server in numbers: memory, facts, commands a second, slow commands, and what looking costs it."""
     server = snapshot.server
@@ -207,7 +207,7 @@ def _mean(part: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _memory(snapshot: Snapshot, vitals: Vitals | None, cells: int) -> list[Line]:
+def _memory(snapshot: Snapshot, vitals: ServerStats | None, cells: int) -> list[Line]:
     server = snapshot.server
     if server.memory_bytes is None:
         return [(("memory  ", "muted"), ("∅ INFO is not allowed", "muted"))]
@@ -232,7 +232,7 @@ def _memory(snapshot: Snapshot, vitals: Vitals | None, cells: int) -> list[Line]
     return lines
 
 
-def _facts(snapshot: Snapshot, vitals: Vitals | None) -> list[tuple[str, str]]:
+def _facts(snapshot: Snapshot, vitals: ServerStats | None) -> list[tuple[str, str]]:
     server = snapshot.server
     facts: Mapping[str, str] = vitals.facts if vitals is not None else {}
     found: list[tuple[str, str]] = []
@@ -270,7 +270,7 @@ def _per_s(facts: Mapping[str, str], way: str) -> str:
         return fmt.NONE
 
 
-def _kept(snapshot: Snapshot, vitals: Vitals | None) -> list[tuple[str, str]]:
+def _kept(snapshot: Snapshot, vitals: ServerStats | None) -> list[tuple[str, str]]:
     if snapshot.server.persistence is None:
         return []
     found = [("persistence", snapshot.server.persistence)]
@@ -280,7 +280,7 @@ def _kept(snapshot: Snapshot, vitals: Vitals | None) -> list[tuple[str, str]]:
     return found
 
 
-def _slow(snapshot: Snapshot, vitals: Vitals | None, cells: int) -> list[Line]:
+def _slow(snapshot: Snapshot, vitals: ServerStats | None, cells: int) -> list[Line]:
     if vitals is None:
         return [section("slow commands", "", "muted", cells, indent=0), (("…", "ghost"),)]
     if vitals.slow is None:

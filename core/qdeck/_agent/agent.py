@@ -18,7 +18,7 @@ from qdeck._agent.maintenance import Maintenance
 from qdeck._agent.options import AgentOptions
 from qdeck._agent.shared_readers import SharedReaders
 from qdeck._agent.task_lease import TaskLease
-from qdeck._deck import agent_tasks, identity
+from qdeck._deck import agent_tasks, server_identity
 from qdeck._errors import LayoutMismatch, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
 from qdeck._redis import AsyncClient, Endpoint
 from qdeck._schedules.ticker import Ticker
@@ -96,7 +96,7 @@ class Agent:
             try:
                 await client.run(_check_server())
                 if not self.options.read_only:
-                    await asyncio.to_thread(identity.check, self.endpoint, self.options.production)
+                    await asyncio.to_thread(server_identity.check, self.endpoint, self.options.production)
                 async with self._api(maintenance):
                     tasks_to_run = self._maintenance(maintenance)
                     event: Event = {

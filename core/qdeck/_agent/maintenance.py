@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._agent import health_record, purging, queue_maintenance
 from qdeck._agent.history_sampler import HistorySampler
-from qdeck._deck import agent_tasks, since
+from qdeck._deck import agent_tasks, finding_times
 from qdeck._engine import keys
 from qdeck._errors import NotAllowed, QdeckError
 from qdeck._redis import AsyncClient, Endpoint, reads
-from qdeck._rules.report import document
+from qdeck._rules.health_document import document
 from qdeck._settings.limits import Limits
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Maintenance:
         found = await self._check()
         summary = health_record.summary(found)
         with contextlib.suppress(QdeckError):  # useful, but the report is stored without it, too
-            await self.client.run(since.note(found.findings, found.thresholds, found.at_ms))
+            await self.client.run(finding_times.note(found.findings, found.thresholds, found.at_ms))
         writer = self.readers.health.writer
         theirs = await writer.write(writer.adapters.write_health(found.at_ms))
         return agent_tasks.TaskResult(

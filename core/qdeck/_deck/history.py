@@ -1,8 +1,8 @@
-"""The past of queues, as the agents sample it: packed into a few strings per queue that expire by themselves.
+"""History of queues, as agents sample it: packed into a few strings per queue that expire by themselves.
 
-A sample that equals the one before is left out, so a queue without work costs next to nothing; where the totals are
-the same nothing happened, and reading fills the gap again. Samples are told apart by their moment: one written twice,
-or by two agents, is one.
+A sample that equals the one before is left out, so an idle queue takes next to no memory; equal totals mean that
+nothing happened, and reading fills the gap. A sample is identified by its moment: written twice, or by two agents, it
+is one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAVING: Final = ("done", "dead", "cancelled", "expired")
 
 
 class Flow(NamedTuple):
-    """How many jobs came to, went from and died in a queue since it was made."""
+    """How many jobs came to, left and died in a queue since it was created."""
 
     came: int
     went: int
@@ -34,7 +34,7 @@ class Flow(NamedTuple):
 
     @classmethod
     def of(cls, totals: Mapping[str, int]) -> Flow:
-        """The flow of a queue with these totals."""
+        """Return the flow of a queue with these totals."""
         return cls(totals["enqueued"], sum(totals[name] for name in _LEAVING), totals["dead"])
 
 
@@ -57,7 +57,7 @@ _WIDEST: Final = 63  # bits of a number; more are none of ours
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A queue at one moment: how many waited and were dead, and how many there had been since it was made."""
+    """A queue at one moment: how many jobs waited and were dead, and the totals since it was created."""
 
     at_ms: int
     ready: int
@@ -67,22 +67,22 @@ class Sample:
     failed: int
 
     def same(self, other: Sample) -> bool:
-        """Whether nothing happened between the two."""
-        return self._numbers() == other._numbers()
+        """Return whether nothing happened between the two."""
+        return self._read_counts() == other._read_counts()
 
-    def _numbers(self) -> tuple[int, ...]:
+    def _read_counts(self) -> tuple[int, ...]:
         return (self.ready, self.dead, self.enqueued, self.done, self.failed)
 
 
 def chunk_key(queue: str, tier: Tier, number: int) -> bytes:
-    """The key of one string of samples."""
+    """Return the key of one string of samples."""
     return f"{{{queue}}}:history:{tier.name}{number}".encode()
 
 
 def pack(sample: Sample, tier: Tier) -> bytes:
-    """A sample as it is appended: how many numbers follow, then the numbers, seven bits a byte."""
+    """Return a sample as it is appended: the count of numbers, then the numbers, seven bits a byte."""
     out = bytearray([_FIELDS])
-    for number in (sample.at_ms % tier.chunk_ms // tier.step_ms, *sample._numbers()):
+    for number in (sample.at_ms % tier.chunk_ms // tier.step_ms, *sample._read_counts()):
         left = max(0, number)
         while left > 127:
             out.append(left & 127 | 128)
@@ -92,7 +92,7 @@ def pack(sample: Sample, tier: Tier) -> bytes:
 
 
 def unpack(raw: bytes, tier: Tier, number: int) -> list[Sample]:
-    """The samples of a chunk; what a newer qdeck added to them is passed over, a torn end is left out."""
+    """Return the samples of a chunk; skip what a newer qdeck added and a torn end."""
     found: list[Sample] = []
     at = 0
     while at < len(raw):
@@ -123,9 +123,9 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def read_history(queues: Sequence[str], *, seconds: float = COARSE.keep_ms / 1000) -> Program[dict[str, list[Sample]]]:
-    """The samples of queues, oldest first: every 10 s of the last hour, every minute of the day before it.
+    """Return the samples of queues, oldest first: every 10 s of the last hour, every minute of the day before it.
 
-    Moments at which no agent ran are missing. A queue that no agent has seen has none.
+    Moments at which no agent ran are missing. A queue without an agent has none.
     """
     now = yield from reads.clock()
     since = now - min(round(seconds * 1000), LONGEST_MS)
@@ -181,9 +181,9 @@ def _filled(samples: Sequence[Sample], tier: Tier) -> Iterable[Sample]:
 
 
 def read_flow(names: Sequence[str], now: int, *, least_ms: int = 4_000) -> Program[tuple[int, dict[str, Flow]] | None]:
-    """The flow of each queue until some seconds ago, for a deck that looks for the first time.
+    """Return the flow of each queue until some seconds ago, for the first refresh of a reader.
 
-    None when no agent looked within the last minute, or the rights do not reach.
+    None without a sample of the last minute, or without the right to read it.
     """
     [last] = yield ask((b"HGET", LATEST, ""))
     last_ms = None if is_error(last) else digits(last or b"")
@@ -203,7 +203,7 @@ def read_flow(names: Sequence[str], now: int, *, least_ms: int = 4_000) -> Progr
 
 
 def read_latest(raw: bytes | None) -> list[tuple[int, Flow]]:
-    """The moments of a queue's last samples, with its flow until then."""
+    """Return the moments of a queue's last samples, with its flow until then."""
     words = (raw or b"").split()
     found = [number for word in words if (number := digits(word)) is not None]
     if len(words) % 4 or len(found) != len(words):
@@ -212,7 +212,7 @@ def read_latest(raw: bytes | None) -> list[tuple[int, Flow]]:
 
 
 def of_totals(at_ms: int, ready: int, dead: int, totals: Mapping[str, int]) -> Sample:
-    """A sample of a queue from its numbers."""
+    """Return a sample of a queue from its numbers."""
     return Sample(
         at_ms=at_ms, ready=ready, dead=dead, enqueued=totals["enqueued"], done=totals["done"], failed=totals["failed"]
     )

@@ -61,7 +61,7 @@ _BY_WORD: Final = tuple(
 
 
 def mask_commands(text: str, low: str) -> str:
-    """A text without the passwords that programs take; `low` is the text in lower case."""
+    """Return a text without the passwords that programs take; `low` is the text in lower case."""
     for words, pattern in _PATTERNS:
         for word in words:
             if word in low:

@@ -1,4 +1,4 @@
-"""Where in a text the value after the name of a secret begins and ends."""
+"""Values after the names of secrets in a text: where each begins and ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.masked_commands import mask_commands
-from qdeck._deck.secret_names import MASK, Custom, is_secret
+from qdeck._deck.secret_names import MASK, CustomNames, is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +147,7 @@ _FARTHEST: Final = 65_536  # characters until the end of a quoted value, which m
 
 
 def mask_urls(text: str) -> str:
-    """A text without the passwords of its URLs, nor what signs them."""
+    """Return a text without the passwords of its URLs, and without their signatures."""
     text = _SLASHED.sub(rf"\1:{MASK}", _IN_URL.sub(_login, text))
     return _IN_QUERY.sub(rf"\1{MASK}", text)
 
@@ -158,7 +158,7 @@ def _login(found: re.Match[str]) -> str:
 
 
 def mask_named(text: str, low: str) -> str:
-    """A text without the values that stand after well-known names; `low` is the text in lower case."""
+    """Return a text without the values after well-known names; `low` is the text in lower case."""
     text = _LOOKS.sub(MASK, mask_commands(text, low))
     if "-----BEGIN" in text:
         text = _PRIVATE_KEY.sub(rf"\1{MASK}", text)
@@ -173,7 +173,7 @@ def mask_named(text: str, low: str) -> str:
     if "alue" in text:
         text = _masked(text, _PLAIN_ROW, _of_row)
     text = _masked(text, _STATEMENT, _paired)
-    return _masked(text, _named(Custom.hints), _value)
+    return _masked(text, _named(CustomNames.hints), _value)
 
 
 def _argument(_text: str, found: re.Match[str]) -> tuple[int, int]:

@@ -1,8 +1,8 @@
-"""What nobody should read off a screen, and the one place that masks it: fields by their names, and values in texts.
+"""Masking of secrets that nobody should read off a screen: fields by their names, and values in texts.
 
-In a text only what follows the name of a secret is masked (`password: …`, `token=…`, `Authorization: Bearer …`,
-`--token …`, `curl -u user:…`), the passwords of URLs, and private keys. It is for what is shown and exported: nothing
-that is written to a server goes through here.
+In a text, the values after names of secrets are masked (`password: …`, `token=…`, `Authorization: Bearer …`,
+`--token …`, `curl -u user:…`), the passwords of URLs, and private keys. Only shown and exported text is masked, never
+what is written to a server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import secret_names
-from qdeck._deck.secret_names import LONGEST_NAME, MOST_NAMES, Custom
+from qdeck._deck.secret_names import LONGEST_NAME, MOST_NAMES, CustomNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ def configure(add: Iterable[str] = (), exempt: Iterable[str] = ()) -> None:
 
 
 def _has_hint(low: str) -> bool:
-    """Whether the text has a part that every secret has which can be found in it; true rather too often."""
+    """Return whether a text has one of the parts that secrets have; true rather too often."""
     # Filters ask this of each job. One expression, with short parts and a letter before those that hold it, takes a
     # third of the time of a loop over whole words.
     return (
@@ -43,12 +43,12 @@ def _has_hint(low: str) -> bool:
         or ("z" in low and "aiza" in low) or ("/" in low and ("slack." in low or "sqlplus" in low or ":thin:" in low))
         or ("(" in low and "@tcp(" in low)
         or ("pin" in low and _ends(low, "pin")) or ("otp" in low and _ends(low, "otp"))
-        or (bool(Custom.hints) and any(hint in low for hint in Custom.hints))
+        or (bool(CustomNames.hints) and any(hint in low for hint in CustomNames.hints))
     )  # fmt: skip
 
 
 def _ends(low: str, word: str) -> bool:
-    """Whether a word ends somewhere: these are parts of too many other words."""
+    """Return whether a word ends somewhere: these are parts of too many other words."""
     at = low.find(word)
     while at >= 0:
         end = at + len(word)
@@ -59,14 +59,14 @@ def _ends(low: str, word: str) -> bool:
 
 
 def may_hold_secrets(raw: bytes) -> bool:
-    """Whether there may be something to mask in these bytes: quick, and true rather too often."""
+    """Return whether these bytes may have something to mask: quick, and true rather too often."""
     # Filters ask this of a million payloads. A text is looked through four times as fast as bytes.
     low = raw.lower().decode("latin-1")
     return _has_hint(low) or ("/" in low and "://" in low)
 
 
 def mask_text(text: str) -> str:
-    """A text with the passwords of the URLs in it replaced, and with them the values after well-known names."""
+    """Return a text with the passwords of its URLs and the values after well-known names masked."""
     if len(text) < _LONG and text.isalnum():
         return text
     # The patterns are made when the first text needs them: `qdeck status` shows none.

@@ -1,7 +1,7 @@
-"""What is seen of a deck, as immutable values: queues, jobs, workers, and the changes an operator makes.
+"""The immutable values that adapters produce and every face shows: snapshot, queues, jobs, workers.
 
-Times are ms since the epoch by the server's clock, ages are seconds. None is what an adapter, or this user's rights, do
-not tell.
+Times are ms since the epoch by the server's clock, ages are seconds. None is a value that the adapter does not have, or
+that this user may not read.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = [
     "Code",
     "Failure",
     "Finding",
-    "Found",
     "HistoryEvent",
     "JobDetail",
+    "JobLocation",
     "JobRecord",
     "Page",
     "QueueRef",
     "QueueRow",
+    "QueueSettings",
     "ServerInfo",
-    "Settings",
     "Snapshot",
     "State",
     "Status",
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """The server as it describes itself; None where the rights do not reach."""
+    """The server's description of itself; None where the rights do not allow to read it."""
 
     name: str | None = None
     version: str | None = None
@@ -64,8 +64,8 @@ class ServerInfo:
     commands_per_s: int | None = None
 
 
-class UnknownTask(NamedTuple):
-    """A task that no living worker of a queue knows, with how many of its jobs wait for one that does."""
+class UnknownTaskJobs(NamedTuple):
+    """A task that no living worker of a queue has, and how many of its jobs wait for one."""
 
     task: str
     jobs: int
@@ -74,7 +74,7 @@ class UnknownTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
-    """One queue at one moment. `problem` tells why it could not be read; its numbers are None then."""
+    """One queue at one moment. With a `problem` it could not be read, and its numbers are None."""
 
     adapter: str = NATIVE
     name: str
@@ -98,7 +98,7 @@ class QueueRow:
     dead_per_min: float | None = None
     workers: int | None = None
     totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    unknown_tasks: tuple[UnknownTask, ...] = ()
+    unknown_tasks: tuple[UnknownTaskJobs, ...] = ()
     set_aside: int | None = None  # entries of its outbox that could not be read
     serves_others: bool = False  # what it holds asks for jobs of other queues
     problem: Unreadable | None = None
@@ -108,12 +108,12 @@ class QueueRow:
         object.__setattr__(self, "ref", QueueRef(self.adapter, self.name))
 
     def has(self, feature: Feature) -> bool:
-        """Whether the queue has something."""
+        """Return whether the queue has a feature."""
         return has_feature(self.adapter, feature)
 
     @property
     def is_unread(self) -> bool:
-        """Whether not even its dead letters could be counted: lists leave it out."""
+        """Return whether not even its dead letters could be counted: lists leave it out."""
         return self.problem is not None and self.dead is None
 
 
@@ -147,11 +147,11 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """An immutable picture of a deck at one moment: all that a list of its queues needs.
+    """All queues of a server at one moment.
 
-    `notices` tells what could not be known and why; `local_clock` that the server's clock may not be read. Of a deck
-    with very many queues not all are read at each look: `fresh` names those that were (None: all), `counted_ms` is the
-    moment of the oldest numbers. `shared` are the names that queues of several adapters have.
+    `notices` are what could not be read and why; `local_clock`: the server's clock may not be read. Of very many queues
+    each refresh reads only some: `fresh` names those that were read (None: all), `counted_ms` is the moment of the
+    oldest numbers. `shared` are the names that queues of several adapters have.
     """
 
     at_ms: int
@@ -174,7 +174,7 @@ class Snapshot:
 
 
 def _mask_fields(row: object, names: tuple[str, ...]) -> None:
-    """Mask what is shown and exported like a text, whatever system it came from."""
+    """Mask all values that are shown and exported as text, whatever system they are from."""
     for name in names:
         text = getattr(row, name)
         if text is not None and (shown := payload.mask_label(text)) is not text:
@@ -221,15 +221,15 @@ class JobRecord(InQueue):
 
     @property
     def handle(self) -> str:
-        """What names it in its queue: its id, or its key where ids may occur twice."""
+        """Return its name in its queue: its id, or its key where ids may occur twice."""
         return self.id
 
     def payload(self) -> Any:
-        """The payload as a JSON value with its secrets masked; decoded at each call, because few are looked at."""
+        """Return the payload as JSON with secrets masked; decoded at each call, because few are read."""
         return payload.read(self.body, is_handler=self.is_handler)
 
     def text(self) -> str:
-        """All the text of the job, in which a filter looks for words; secrets are masked here too."""
+        """Return all the text of the job for a filter's words; secrets are masked here, too."""
         words = (self.id, self.name, self.task, self.error, self.message, self.worker, *self.tags)
         return "\n".join([*(word for word in words if word), payload.text(self.payload())])
 
@@ -245,7 +245,7 @@ class HistoryEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The last thing that went wrong with a job. `class_name` is the bare class, or what happened instead of one."""
+    """The last failure of a job. `class_name` is the bare class, or the event that replaces one."""
 
     kind: str
     at_ms: int
@@ -256,7 +256,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail(JobRecord):
-    """All about one job."""
+    """Everything about one job."""
 
     history: tuple[HistoryEvent, ...] = ()
     failure: Failure | None = None
@@ -285,7 +285,7 @@ class JobDetail(JobRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A slice of a list of jobs; `cursor` goes on from here, and is None at the end."""
+    """A slice of a list of jobs; `cursor` is where the next one begins, None at the end."""
 
     jobs: tuple[JobRecord, ...]
     cursor: str | None
@@ -293,8 +293,8 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found(InQueue):
-    """Where a job is."""
+class JobLocation(InQueue):
+    """The place of a job: queue and state."""
 
     adapter: str = NATIVE
     queue: str
@@ -305,7 +305,7 @@ class Found(InQueue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
-    """One worker as it last described itself; `requested` is what an operator wants it to do."""
+    """One worker as it last described itself; `requested` is what an operator requested of it."""
 
     id: str
     adapter: str = NATIVE
@@ -335,8 +335,8 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a change of a queue's settings left; `changed` is false when they were so already."""
+class QueueSettings:
+    """The settings of a queue after a change; `changed` is false when they were the same before."""
 
     queue: str
     adapter: str = NATIVE

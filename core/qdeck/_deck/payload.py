@@ -1,4 +1,4 @@
-"""Payloads as they are shown: decoded late, and with secrets masked, as secret_names.py and masking.py have it."""
+"""Payloads as they are shown: decoded late, and with secrets masked by secret_names.py and masking.py."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HEADER: Final = re.compile(
 
 
 def mask(value: Any, depth: int = 0) -> Any:
-    """A JSON value with its secrets replaced."""
+    """Return a JSON value with its secrets masked."""
     if isinstance(value, str):
         return MASK if value[:1] in {"e", "W"} and _hides_secrets(value, depth) else mask_text(value)
     if depth >= _DEEPEST:
@@ -55,7 +55,7 @@ def mask(value: Any, depth: int = 0) -> Any:
 
 
 def _hides_secrets(text: str, depth: int) -> bool:
-    """Whether a text is JSON as base64, as some systems write payloads, and has secrets."""
+    """Return whether a text is JSON as base64, as some systems write payloads, and has secrets."""
     if _BASE64.fullmatch(text) is None or depth >= _DEEPEST:
         return False
     try:
@@ -88,7 +88,7 @@ def shown_keys(value: dict[str, Any]) -> dict[str, str] | None:
 
 
 def _mask_named(value: dict[str, Any], shown: dict[str, Any]) -> None:
-    """A table that says the name of its value: `{"name": "password", "value": …}`."""
+    """Mask a table that names its value: `{"name": "password", "value": …}`."""
     # Most tables have none of these, and only a short text can be the name of something.
     names = [item for key, item in value.items() if type(item) is str and _bare(key) in _NAMES]
     if any(is_secret(name) for name in names if len(name) <= _LONGEST_NAME):
@@ -102,7 +102,7 @@ def _bare(key: str) -> str:
 
 
 def _mask_list(items: list[Any], depth: int) -> list[Any]:
-    """A list, which may be a command line: `["--password", "…"]`."""
+    """Mask a list, which may be a command line: `["--password", "…"]`."""
     found = [mask(item, depth) for item in items]
     for at, item in enumerate(items[:-1], 1):
         if isinstance(item, str) and isinstance(items[at], str) and is_secret_flag(item):
@@ -121,7 +121,7 @@ def _mask_list(items: list[Any], depth: int) -> list[Any]:
 
 
 def show_bytes(raw: bytes) -> Any:
-    """Bytes that are no JSON: as text, or what is not text as `{"base64": …}`."""
+    """Return bytes that are not JSON: as text, or other bytes as `{"base64": …}`."""
     try:
         return mask_text(raw.decode())
     except UnicodeDecodeError:
@@ -129,7 +129,7 @@ def show_bytes(raw: bytes) -> Any:
 
 
 def decode(raw: bytes) -> Any:
-    """A JSON value with its secrets masked, or the bytes as they can be shown."""
+    """Return a JSON value with its secrets masked, or the bytes as they can be shown."""
     try:
         return mask(codec.decode_json(raw))
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -137,7 +137,7 @@ def decode(raw: bytes) -> Any:
 
 
 def read(body: bytes | None, *, is_handler: bool = False) -> Any:
-    """A job's payload; that of a failure handler is the record of the job that failed."""
+    """Return a job's payload; that of a failure handler is the record of the failed job."""
     if body is None:
         return None
     if not is_handler:

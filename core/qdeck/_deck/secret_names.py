@@ -1,4 +1,4 @@
-"""Which fields are secret, by their names and the patterns of a configuration, and what stands for their values."""
+"""Names of secret fields, built in and from a configuration, and the mask of their values."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _PATTERN: Final = re.compile(r"[A-Za-z0-9 _.$*-]{1,100}")
 _MOST_PATTERNS: Final = 100
 
 
-class Custom:
-    """The patterns of a configuration: which names are secret besides, and which are not."""
+class CustomNames:
+    """The patterns of a configuration: names that are secret, too, and names that are not."""
 
     added: re.Pattern[str] | None = None
     exempt: re.Pattern[str] | None = None
@@ -59,9 +59,9 @@ class Custom:
 def configure(add: Iterable[str] = (), exempt: Iterable[str] = ()) -> None:
     """Set the names of fields that are masked besides, and those that are not; `*` stands for any part of a name."""
     more, less = read_patterns("add", add), read_patterns("exempt", exempt)
-    Custom.added, Custom.exempt = _any_of(more), _any_of(less)
+    CustomNames.added, CustomNames.exempt = _any_of(more), _any_of(less)
     # The longest word of each, since what separates words may differ: `session` of `session_id` and `sessionId`.
-    Custom.hints = tuple(max((*_PARTS.findall(one), *re.findall("[0-9]+", one)), key=len).lower() for one in more)
+    CustomNames.hints = tuple(max((*_PARTS.findall(one), *re.findall("[0-9]+", one)), key=len).lower() for one in more)
     _names.clear()
 
 
@@ -87,7 +87,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a field of this name holds something that nobody should read off a screen."""
+    """Return whether a field of this name holds a secret."""
     known = _names.get(name)
     if known is None:
         if len(_names) >= MOST_NAMES:
@@ -100,9 +100,9 @@ def is_secret(name: str) -> bool:
 
 def _decide(name: str) -> bool:
     bare = _SEPARATORS.sub("", name).lower()
-    if Custom.exempt is not None and Custom.exempt.fullmatch(bare):
+    if CustomNames.exempt is not None and CustomNames.exempt.fullmatch(bare):
         return False
-    if _END.search(bare) or (Custom.added is not None and Custom.added.fullmatch(bare)):
+    if _END.search(bare) or (CustomNames.added is not None and CustomNames.added.fullmatch(bare)):
         return True
     words = [word.lower() for word in _PARTS.findall(name)]
     for at, word in enumerate(words):
@@ -114,7 +114,7 @@ def _decide(name: str) -> bool:
 
 
 def is_secret_field(name: str, value: Any) -> bool:
-    """Whether the value of a field is secret: also by what it is, since `pass` may count and `auth` may be a table."""
+    """Return whether a field is secret: also by its value, since `pass` may count and `auth` may be a table."""
     if value is None or value is True or value is False or not is_secret(name):
         return False
     kind = type(value)
@@ -131,5 +131,5 @@ def is_secret_field(name: str, value: Any) -> bool:
 
 
 def is_secret_flag(word: str) -> bool:
-    """Whether a word of a command line says that the next one is a secret: `--password`."""
+    """Return whether a word of a command line means that the next one is a secret: `--password`."""
     return word.startswith("--") and is_secret(word)

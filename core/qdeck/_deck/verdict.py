@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from qdeck._deck.model import Check, Code, Finding, QueueRef, QueueRow, ServerInfo, Status
-from qdeck._deck.server import AOF, NO_AOF, NOTHING, SNAPSHOTS
+from qdeck._deck.server_info import AOF, NO_AOF, NOTHING, SNAPSHOTS
 from qdeck._engine import keys
 from qdeck._redis.commands import Pause
 from qdeck._settings.thresholds import Thresholds

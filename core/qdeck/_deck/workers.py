@@ -1,4 +1,4 @@
-"""Workers as they describe themselves, and asking one to be quiet or to stop."""
+"""Workers as they describe themselves, and requests to one to be quiet or to stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDERS: Final = ("quiet", "stop")
 
 
 def list_workers(now_ms: int | None = None) -> Program[list[WorkerRow]]:
-    """All workers, the living ones first, then by host and id."""
+    """Return all workers, the living ones first, then by host and id."""
     now = now_ms if now_ms is not None else (yield from reads.clock())
     said = yield from reads.scan_hash(keys.WORKERS)
     requested = yield from reads.scan_hash(keys.CONTROL) if said else _nothing()
@@ -38,7 +38,7 @@ def _nothing() -> Program[dict[bytes, bytes]]:
 
 
 def read_worker(name: bytes, raw: bytes, requested: bytes | None, now_ms: int) -> WorkerRow:
-    """One worker from what it wrote about itself; what cannot be read is None."""
+    """Return one worker from its description; what cannot be read is None."""
     try:
         said = codec.decode_json(raw)
     except (msgspec.DecodeError, ValueError):
@@ -83,7 +83,7 @@ def _queues(said: Any) -> dict[str, int]:
 
 
 def read_tasks(names: Sequence[str]) -> Program[dict[str, frozenset[str]]]:
-    """The tasks that these workers can run, as far as they said so."""
+    """Return the tasks that these workers have, as far as they described them."""
     if not names:
         return {}
     [reply] = yield from reads.ask_all([(b"HMGET", keys.TASKS, *names)])
@@ -101,7 +101,7 @@ def read_tasks(names: Sequence[str]) -> Program[dict[str, frozenset[str]]]:
 
 
 def by_queue(rows: Iterable[WorkerRow]) -> dict[str, int]:
-    """How many living workers take jobs from each queue; one that is quiet takes none."""
+    """Return how many living workers claim jobs of each queue; a quiet one claims none."""
     found: dict[str, int] = {}
     for row in rows:
         if row.alive and row.requested is None and row.state not in ("quiet", "stopping"):
@@ -111,7 +111,7 @@ def by_queue(rows: Iterable[WorkerRow]) -> dict[str, int]:
 
 
 def order(worker: str, what: str) -> Program[None]:
-    """Asks a worker to be quiet (finish what it has, take nothing new) or to stop."""
+    """Request a worker to be quiet (finish its jobs, claim no more) or to stop."""
     if what not in ORDERS:
         raise InvalidOption(f"a worker cannot be asked to {what!r}", hint="ask it to be quiet or to stop")
     there = yield (b"HEXISTS", keys.WORKERS, worker)

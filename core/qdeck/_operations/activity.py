@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import changes, journal
-from qdeck._deck.journal import KEEP
+from qdeck._deck import activity_log, queue_settings
+from qdeck._deck.activity_log import KEEP
 from qdeck._deck.masking import mask_text
 from qdeck._engine import keys
 from qdeck._operations.model import Activity
@@ -43,7 +43,7 @@ def make(
     undo_until_ms: int | None = None,
 ) -> Activity:
     """An entry of this user on this host."""
-    who, _, host = changes.actor().rpartition("@")
+    who, _, host = queue_settings.actor().rpartition("@")
     return Activity(
         at_ms=at_ms, who=who, host=host, verb=verb, queues=tuple(queues[:20]),
         filter=mask_text(filter), detail=mask_text(detail), rules=tuple(rules),
@@ -64,7 +64,7 @@ def as_json(entry: Activity) -> dict[str, Any]:
 
 def record(entry: Activity) -> Program[None]:
     """Writes an entry to the server and to the file; that one of them cannot be written stops no operation."""
-    yield from journal.write(as_json(entry))
+    yield from activity_log.write(as_json(entry))
 
 
 def record_again(entry: Activity) -> Program[None]:
@@ -72,7 +72,7 @@ def record_again(entry: Activity) -> Program[None]:
     told = yield from newest()
     if not any((row.at_ms, row.who, row.host, row.verb) == (entry.at_ms, entry.who, entry.host, entry.verb)
                for row in told):  # fmt: skip
-        yield from journal.write(as_json(entry), in_file=False)
+        yield from activity_log.write(as_json(entry), in_file=False)
 
 
 def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity]]:

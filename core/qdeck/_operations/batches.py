@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck import changes
+from qdeck._deck import queue_settings
 from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._engine import keys
 from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
@@ -150,7 +150,7 @@ def begin(
         raise UsageError(f"the plan {batch.removeprefix('b-')} expired {minutes:,} min ago", hint="make a new plan")
     yield from _sweep(known, now)
     record = Batch(
-        id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + keep_ms, queues=list(queues),
+        id=batch, verb=verb, by=queue_settings.actor(), at_ms=now, until_ms=now + keep_ms, queues=list(queues),
         shared=list(shared), adapters=sorted({*adapters, *(ref.adapter for ref in queues)} - {NATIVE}), filter=filter,
         detail=detail, rules=list(rules), target=target, bytes=begun.bytes if begun else 0, automatic=automatic,
     )  # fmt: skip
@@ -184,7 +184,7 @@ def begin_automatic(batch: str, verb: str, *, adapters: Sequence[str] = (), deta
     if not room or len(others) >= MOST // 2:
         return None
     record = Batch(
-        id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + UNDO_TTL_MS, adapters=list(adapters),
+        id=batch, verb=verb, by=queue_settings.actor(), at_ms=now, until_ms=now + UNDO_TTL_MS, adapters=list(adapters),
         detail=detail, automatic=True,
     )  # fmt: skip
     yield from write(record)

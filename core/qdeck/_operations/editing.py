@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import changes, payload
+from qdeck._deck import payload, queue_settings
 from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import skips_of
 from qdeck._engine import batch_transitions, codec, keys, programs
@@ -194,7 +194,9 @@ def apply_edit(draft: Draft, body: bytes, reason: str = "", shared: Collection[s
     batch = yield from batches.begin(
         batches.new_batch_id(), Verb.EDIT.value, queues=[draft.ref], shared=sorted(shared), filter=f"id:{draft.id}"
     )
-    event = codec.encode_json({"reason": reason or "edited by an operator", "by": changes.actor(), "batch": batch.id})
+    event = codec.encode_json(
+        {"reason": reason or "edited by an operator", "by": queue_settings.actor(), "batch": batch.id}
+    )
     acted = yield from programs.call(
         batch_transitions.edit_job(
             draft.queue, draft.state, (draft.id, draft.version), before=draft.body, after=body,

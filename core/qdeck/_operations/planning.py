@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qdeck._deck import changes
+from qdeck._deck import queue_settings
 from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._deck.queue_ref import Feature, has_feature
 from qdeck._deck.reasons import SkipCode
@@ -107,7 +107,8 @@ def start_head(
     return PlanHead(
         plan=new_id(), format=PLAN_FORMAT, verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address,
         run_id=run_id, db=db, queues=places.refs, shared=sorted(places.shared), registered=registered, filter=where,
-        rules=list(rules), by=changes.actor(), reason=reason, priority=priority, target=target, limits=limits or {},
+        rules=list(rules), by=queue_settings.actor(), reason=reason, priority=priority, target=target,
+        limits=limits or {},
         adapter_settings={one.name: digest for one in places.adapters if (digest := one.settings_digest)},
     )  # fmt: skip
 

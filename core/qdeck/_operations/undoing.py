@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from qdeck._deck import changes
+from qdeck._deck import queue_settings
 from qdeck._errors import NotAllowed, QdeckError, UsageError
 from qdeck._operations import activity, batches
 from qdeck._operations.model import UndoResult
@@ -34,7 +34,7 @@ def find(batch: str | None) -> Program[Batch]:
                 f"there is no batch {batch!r} that can be undone", hint="qdeck activity tells which can, and until when"
             )
         return found
-    me = changes.actor()
+    me = queue_settings.actor()
     mine = [
         kept
         for kept in known.values()

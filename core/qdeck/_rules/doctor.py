@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import native, verdict, workers
+from qdeck._deck import native_queues, verdict, workers
 from qdeck._deck.model import NATIVE, Code
-from qdeck._deck.server import SNAPSHOTS, read_persistence, read_server
+from qdeck._deck.server_info import SNAPSHOTS, read_persistence, read_server
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
@@ -264,7 +264,7 @@ def _may_change(user: str | None, hint: str) -> Program[DoctorCheck]:
 def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[DoctorCheck]:
     """Whether this user's key patterns open the queues that exist: the other checks use keys of their own."""
     try:
-        names = (yield from native.names(native.Memory()))[:_QUEUES_CHECKED]
+        names = (yield from native_queues.names(native_queues.RefreshCache()))[:_QUEUES_CHECKED]
     except LOST:
         raise
     except QdeckError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import since, verdict
+from qdeck._deck import finding_times, verdict
 from qdeck._deck.model import Check, Finding, QueueRef, QueueRow, Snapshot, State, Status
 from qdeck._errors import QdeckError
 from qdeck._redis.errors import LOST
@@ -103,7 +103,7 @@ def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Progr
     return HealthReport(
         at_ms=seen.at_ms,
         status=judged.status,
-        findings=(yield from since.dated(judged.findings, thresholds, seen.at_ms)),
+        findings=(yield from finding_times.dated(judged.findings, thresholds, seen.at_ms)),
         queues=MappingProxyType({state: MappingProxyType(of) for state, of in measured.queues.items()}),
         tasks=MappingProxyType(measured.tasks),
         rates=_rates(rows),

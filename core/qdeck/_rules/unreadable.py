@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck import history, since, workers
+from qdeck._deck import finding_times, history, workers
 from qdeck._deck.model import Check, Code, Finding, QueueRef, Status
 from qdeck._deck.verdict import Findings, make_check
 from qdeck._engine import codec, keys
@@ -86,7 +86,7 @@ STORED: Final = (
     Stored(key=store.SCHEDULES, kind="hash", is_ours=_is_schedule),
     Stored(key=store.STATE, kind="hash", is_ours=lambda name, line: not name or read_state(line).readable),
     Stored(key=history.LATEST, kind="hash", is_ours=_is_sample),
-    Stored(key=since.KEY, kind="string", is_ours=lambda _, noted: _is_json(noted)),
+    Stored(key=finding_times.KEY, kind="string", is_ours=lambda _, noted: _is_json(noted)),
     Stored(key="qdeck:health", kind="hash", is_ours=lambda name, told: name != b"metrics" or _is_json(told)),
     *(Stored(key=f"qdeck:agent:{{qdeck:{task}}}", kind="hash", is_ours=_is_run) for task in keys.MAINTENANCE_TASKS),
     *(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import structs
 
-from qdeck._deck.model import Found, State
+from qdeck._deck.model import JobLocation, State
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import UnknownJob
 from qdeck._redis import reads
@@ -383,17 +383,17 @@ class Adapter(ABC):
         """Raise for a queue of this adapter that was taken for one and is not there."""
         yield from ()  # what was looked at is there
 
-    def find(self, job_id: str, unread: list[str]) -> Program[list[Found]]:
+    def find(self, job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
         """Where an id is, in every queue of this adapter; queues that cannot be read are added to `unread`."""
         from qdeck.adapters import paging
 
         now = yield from reads.clock()
         look = yield from self.rows(now)
-        found: list[Found] = []
+        found: list[JobLocation] = []
         for row in look.rows:
             entries = yield from paging.every(self, row.name, tuple(State), most=MOST_STUCK)
             found += [
-                Found(adapter=self.name, queue=row.name, id=entry.id, key=entry.key, state=entry.state)
+                JobLocation(adapter=self.name, queue=row.name, id=entry.id, key=entry.key, state=entry.state)
                 for entry in entries
                 if entry.id == job_id
             ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._adapter_names import UNLISTED
-from qdeck._deck import native, verdict
+from qdeck._deck import native_queues, verdict
 from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.queue_ref import ambiguous, shared_names
 from qdeck._deck.reasons import CapabilityCode
@@ -21,8 +21,8 @@ from qdeck.adapters.together import all_of, apart
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.model import Found, Measure, QueueRow, Snapshot, WorkerRow
-    from qdeck._deck.native import Memory
+    from qdeck._deck.model import JobLocation, Measure, QueueRow, Snapshot, WorkerRow
+    from qdeck._deck.native_queues import RefreshCache
     from qdeck._redis.commands import Program
     from qdeck._settings import AdapterSettings
     from qdeck.adapters.adapter import Adapter
@@ -38,7 +38,7 @@ class Adapters:
         self,
         names: Sequence[str],
         address: str,
-        memory: Memory,
+        memory: RefreshCache,
         *,
         settings: Mapping[str, AdapterSettings | Mapping[str, Any]] = NO_SETTINGS,
         on_cluster: bool = False,
@@ -128,13 +128,13 @@ class Adapters:
         """Lets a look for our own queues go on where the last one on this machine ended."""
         strays, memory = self._recall().strays, self._memory
         if strays is not None and not memory.names:
-            memory.strays = keyspace_scan.UnregisteredQueues(
+            memory.unregistered = keyspace_scan.UnregisteredQueues(
                 cursor=strays.cursor, passes=strays.passes, names={*strays.names}
             )
 
     def _note(self) -> None:
         """Remembers how far the look for our own queues came, where no registry names them."""
-        memory, strays = self._memory, self._memory.strays
+        memory, strays = self._memory, self._memory.unregistered
         if memory.registered > 0:
             self._recall().strays = None
         else:
@@ -151,7 +151,7 @@ class Adapters:
         rows = (*native_rows, *found)
         there = dict.fromkeys(row.adapter for row in found)
         return replace(
-            seen, queues=rows, fresh=fresh, shared=self.shared, totals=native.sums(rows),
+            seen, queues=rows, fresh=fresh, shared=self.shared, totals=native_queues.sums(rows),
             adapters=(*(seen.adapters if self.shows_native else ()), *there),
             notices=(*seen.notices, *self._notices, *notices), measures=self.measures,
         )  # fmt: skip
@@ -184,7 +184,7 @@ class Adapters:
             found += [(by_name[row.adapter], row.name) for row in rows if row.ref.is_in(only)]
         return found
 
-    def find(self, job_id: str, unread: list[str]) -> Program[list[Found]]:
+    def find(self, job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
         """Where an id is, in every queue; queues that cannot be read are added to `unread`."""
         found = yield from self.native.find(job_id, unread)
         if self.foreign:
@@ -236,7 +236,7 @@ class Adapters:
 
     def _having(self, name: str) -> Program[list[QueueRef]]:
         """The queues of this name."""
-        programs: list[Program[Any]] = [native.exists(name)] if self.shows_native else []
+        programs: list[Program[Any]] = [native_queues.exists(name)] if self.shows_native else []
         is_first = self._refs is None
         found = yield from all_of([*programs, self._look_first()] if is_first else programs)
         refs = [QueueRef(NATIVE, name)] if self.shows_native and found[0] else []

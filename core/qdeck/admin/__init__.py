@@ -9,7 +9,6 @@ from qdeck._lazy import attach
 if TYPE_CHECKING:
     from qdeck._adapter_names import ADAPTERS, is_adapter
     from qdeck._deck.agent_tasks import AgentTask
-    from qdeck._deck.changes import actor
     from qdeck._deck.history import Sample
     from qdeck._deck.masking import configure as configure_masking
     from qdeck._deck.masking import mask_text
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
         Check,
         Failure,
         Finding,
-        Found,
         HistoryEvent,
         JobDetail,
+        JobLocation,
         JobRecord,
         Page,
         QueueRow,
@@ -28,15 +27,16 @@ if TYPE_CHECKING:
         Totals,
         WorkerRow,
     )
+    from qdeck._deck.new_jobs import new_job
     from qdeck._deck.payload import MASK
     from qdeck._deck.payload import decode as decode_payload
     from qdeck._deck.payload import mask as mask_payload
     from qdeck._deck.payload import read as read_payload
-    from qdeck._deck.produce import new_job
     from qdeck._deck.queue_ref import Feature, QueueRef, has_feature
+    from qdeck._deck.queue_settings import actor
     from qdeck._deck.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
+    from qdeck._deck.server_stats import ServerStats, SlowCommand
     from qdeck._deck.verdict import check_all, findings_of
-    from qdeck._deck.vitals import Slow, Vitals
     from qdeck._deck.words import NATIVE, Code, State, Status
     from qdeck._engine.batch_transitions import MAX_UNDO_BYTES
     from qdeck._engine.codec import UNKNOWN_TASK
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from qdeck._redis.reads import LOCAL_CLOCK, concerns_all, unread_words
     from qdeck._rules.doctor import Diagnosis, DoctorCheck
     from qdeck._rules.health import HealthReport
-    from qdeck._rules.report import document as health_document
+    from qdeck._rules.health_document import document as health_document
     from qdeck._schedules.cron_rule import CronRule
     from qdeck._schedules.model import MISSED, Definition, ScheduleRow
     from qdeck._settings import Configuration, Settings, Target, Thresholds
@@ -133,7 +133,6 @@ __all__ = [
     "Feature",
     "Filter",
     "Finding",
-    "Found",
     "Gathering",
     "Group",
     "GroupWalk",
@@ -142,6 +141,7 @@ __all__ = [
     "HealthReport",
     "HistoryEvent",
     "JobDetail",
+    "JobLocation",
     "JobOutcome",
     "JobRecord",
     "KnownRule",
@@ -164,13 +164,14 @@ __all__ = [
     "ScheduleRow",
     "Seen",
     "ServerInfo",
+    "ServerStats",
     "SettingValue",
     "Settings",
     "Share",
     "Shares",
     "Skip",
     "SkipCode",
-    "Slow",
+    "SlowCommand",
     "Snapshot",
     "Spread",
     "State",
@@ -188,7 +189,6 @@ __all__ = [
     "UndoResult",
     "UsedRule",
     "Verb",
-    "Vitals",
     "Walk",
     "WorkerRow",
     "Writer",
@@ -238,22 +238,22 @@ __all__ = [
 _HOMES: Final = {
     "qdeck._redis": "mask_url",
     "qdeck._deck.agent_tasks": "AgentTask",
-    "qdeck._deck.changes": "actor",
+    "qdeck._deck.queue_settings": "actor",
     "qdeck._deck.queue_ref": "Feature QueueRef has_feature",
     "qdeck._deck.history": "Sample",
     "qdeck.adapters.native": "newest_first",
     "qdeck._deck.masking": "configure_masking=configure mask_text",
     "qdeck._deck.model": (
-        "Check Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRow ServerInfo Snapshot "
+        "Check Failure Finding JobLocation HistoryEvent JobDetail JobRecord Page QueueRow ServerInfo Snapshot "
         "Totals WorkerRow"
     ),
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
-    "qdeck._deck.produce": "new_job",
+    "qdeck._deck.new_jobs": "new_job",
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._deck.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
     "qdeck.adapters.native.records": "MOST_SHOWN",
     "qdeck._deck.verdict": "check_all findings_of",
-    "qdeck._deck.vitals": "Slow Vitals",
+    "qdeck._deck.server_stats": "ServerStats SlowCommand",
     "qdeck._deck.words": "Code NATIVE State Status",
     "qdeck._engine.batch_transitions": "MAX_UNDO_BYTES",
     "qdeck._engine.codec": "UNKNOWN_TASK",
@@ -287,7 +287,7 @@ _HOMES: Final = {
     "qdeck._rules.doctor": "Diagnosis DoctorCheck",
     "qdeck._rules.health": "HealthReport",
     "qdeck._settings.limits": "Limits read_rules",
-    "qdeck._rules.report": "health_document=document",
+    "qdeck._rules.health_document": "health_document=document",
     "qdeck._schedules.model": "Definition MISSED ScheduleRow",
     "qdeck._schedules.cron_rule": "CronRule",
     "qdeck._settings": (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from qdeck._adapter_names import ADAPTERS
-from qdeck._deck import native
+from qdeck._deck import native_queues
 from qdeck._errors import NotAllowed
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
 from qdeck._redis.program_methods import AsyncRunner, BlockingRunner, ProgramMethod
@@ -51,11 +51,11 @@ class Client:
         # The server must not count a read of qdeck as use of a queue.
         self._untouched = replace(self.endpoint, untouched=True)
         self.thresholds = options.get("thresholds") or Thresholds()
-        self.memory = native.Memory(thresholds=self.thresholds)
+        self.cache = native_queues.RefreshCache(thresholds=self.thresholds)
         self.adapters = Adapters(
             options.get("adapters") or ADAPTERS,
             self.address,
-            self.memory,
+            self.cache,
             settings=options.get("adapter_settings", {}),
             on_cluster=self.endpoint.is_cluster,
         )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import native
-from qdeck._deck.progress import Walk
+from qdeck._deck import native_queues
+from qdeck._deck.page_walk import PageWalk
 from qdeck.adapters.native import SLICE
 from qdeck.admin._client import Asynchronous, Blocking, reads
 from qdeck.admin._plans import Plans, Queues, States, names, need_states, parsed
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from qdeck._deck.agent_tasks import AgentTask
     from qdeck._deck.history import Sample
-    from qdeck._deck.model import Finding, Found, JobDetail, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
-    from qdeck._deck.vitals import Vitals
+    from qdeck._deck.model import Finding, JobDetail, JobLocation, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
+    from qdeck._deck.server_stats import ServerStats
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._rules.doctor import Diagnosis
@@ -116,7 +116,7 @@ class Reads(Plans):
         return window.read_some(queue, job_ids)
 
     @reads
-    def find(self, job_id: str, unread: list[str] | None = None) -> Program[list[Found]]:
+    def find(self, job_id: str, unread: list[str] | None = None) -> Program[list[JobLocation]]:
         """Return where a job is, of every queue. Queues that cannot be read are added to `unread`."""
         return self.adapters.find(job_id, [] if unread is None else unread)
 
@@ -170,7 +170,7 @@ class Reads(Plans):
         """Return what an agent saw of a queue, oldest first; raises where there is no such queue."""
         from qdeck._deck import history
 
-        yield from native.need_queue(self.memory, queue)
+        yield from native_queues.need_queue(self.cache, queue)
         return (yield from history.read_history([queue], seconds=seconds))[queue]
 
     @reads
@@ -314,18 +314,18 @@ class Reads(Plans):
         return agent_tasks.read(names)
 
     @reads
-    def vitals(self) -> Program[Vitals]:
+    def vitals(self) -> Program[ServerStats]:
         """Return what the server says of itself: INFO and the newest entries of the slow log."""
-        from qdeck._deck import vitals
+        from qdeck._deck import server_stats
 
-        return vitals.read_vitals()
+        return server_stats.read_stats()
 
     @reads
     def count_keys(self) -> Program[int | None]:
         """Return how many keys the server has; None where that may not be asked."""
-        from qdeck._deck import vitals
+        from qdeck._deck import server_stats
 
-        return vitals.count_keys()
+        return server_stats.count_keys()
 
     @reads
     def health(self, limits: Limits | None = None, *, orphans: bool = True) -> Program[HealthReport]:
@@ -338,9 +338,9 @@ class Reads(Plans):
     @reads
     def dated(self, findings: Sequence[Finding], now_ms: int) -> Program[tuple[Finding, ...]]:
         """Return the findings, each with since when it holds where an agent noted it."""
-        from qdeck._deck import since
+        from qdeck._deck import finding_times
 
-        return since.dated(findings, self.thresholds, now_ms)
+        return finding_times.dated(findings, self.thresholds, now_ms)
 
     @reads
     def diagnosis(self, configuration: Configuration, target: Target, *, read_only: bool) -> Program[Diagnosis]:
@@ -389,10 +389,10 @@ class Reader(Reads, Blocking):
         `ready` is in the order in which it will run, jobs that ended start with the newest.
         """
         states, wanted = need_states(state), parsed(where)  # errors are raised before the first job is asked for
-        return self._walk(self.run(self._need(queue)), states, wanted, Walk(limit), newest)
+        return self._walk(self.run(self._need(queue)), states, wanted, PageWalk(limit), newest)
 
     def _walk(
-        self, queue: QueueRef, states: Sequence[State], wanted: Filter, walk: Walk, newest: bool | None
+        self, queue: QueueRef, states: Sequence[State], wanted: Filter, walk: PageWalk, newest: bool | None
     ) -> Iterator[JobRecord]:
         while walk.goes_on:
             yield from walk.take(self.run(self._page(queue, states, wanted, cursor=walk.cursor, newest=newest)))
@@ -412,7 +412,7 @@ class AsyncReader(Reads, Asynchronous):
     ) -> AsyncIterator[JobRecord]:
         """Return the jobs of a queue as they are read; see `Reader.jobs`."""
         states, wanted = need_states(state), parsed(where)
-        ref, walk = await self.run(self._need(queue)), Walk(limit)
+        ref, walk = await self.run(self._need(queue)), PageWalk(limit)
         while walk.goes_on:
             page = await self.run(self._page(ref, states, wanted, cursor=walk.cursor, newest=newest))
             for record in walk.take(page):

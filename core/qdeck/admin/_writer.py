@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from qdeck._deck.model import QueueRef, Settings
+    from qdeck._deck.model import QueueRef, QueueSettings
     from qdeck._engine.transitions import EnqueueResult
     from qdeck._names import QueueName
     from qdeck._operations.applying import ApplyOptions
@@ -44,10 +44,10 @@ class Writes(Reads):
             raise NotAllowed(f"{self.address} is open read-only", hint=self._refused.hint)
         if not self._production:
             return
-        from qdeck._deck import identity
+        from qdeck._deck import server_identity
 
         try:
-            identity.check(self.endpoint, self._production)
+            server_identity.check(self.endpoint, self._production)
         except NotAllowed as error:
             self._refused = error
             raise
@@ -127,32 +127,32 @@ class Writes(Reads):
         tags: Iterable[str] = (),
     ) -> Program[EnqueueResult]:
         """Make a job of a task given by name; the options that an app declares for the task are not known here."""
-        from qdeck._deck import produce
+        from qdeck._deck import new_jobs
 
         where = _queue_name(queue)
-        job = produce.new_job(
+        job = new_jobs.new_job(
             where, task, args, kwargs, id=id, name=name, unique=unique, priority=priority, retries=retries, delay=delay,
             at=at, after=after, tags=tags,
         )  # fmt: skip
-        return produce.enqueue(where, job)
+        return new_jobs.enqueue(where, job)
 
     @writes
-    def pause(self, queue: str | QueueRef) -> Program[Settings]:
+    def pause(self, queue: str | QueueRef) -> Program[QueueSettings]:
         """Pause a queue: its workers start nothing more from it until it is resumed."""
         return self._set_paused(queue, paused=True)
 
     @writes
-    def resume(self, queue: str | QueueRef) -> Program[Settings]:
+    def resume(self, queue: str | QueueRef) -> Program[QueueSettings]:
         """Resume a paused queue."""
         return self._set_paused(queue, paused=False)
 
-    def _set_paused(self, queue: str | QueueRef, *, paused: bool) -> Program[Settings]:
-        from qdeck._deck import changes, journal
+    def _set_paused(self, queue: str | QueueRef, *, paused: bool) -> Program[QueueSettings]:
+        from qdeck._deck import activity_log, queue_settings
 
         verb = "pause" if paused else "resume"
         ref = yield from self._having(Feature.PAUSE, queue, verb)
-        program = changes.set_paused(self.memory, ref.name, paused=paused)
-        noted = journal.noted(program, verb, queues=[self.label(ref)], unless=lambda left: not left.changed)
+        program = queue_settings.set_paused(self.cache, ref.name, paused=paused)
+        noted = activity_log.logged(program, verb, queues=[self.label(ref)], unless=lambda left: not left.changed)
         return (yield from noted)
 
     def _having(self, feature: Feature, queue: str | QueueRef, verb: str) -> Program[QueueRef]:
@@ -166,21 +166,21 @@ class Writes(Reads):
         self, queue: str | QueueRef, *, running: int | None = None, rate: tuple[int, float] | None = None
     ) -> Program[None]:
         """Set how many jobs of a queue run at once, and how many start in so many seconds; None is no limit."""
-        from qdeck._deck import changes, journal
+        from qdeck._deck import activity_log, queue_settings
 
         ref = yield from self._having(Feature.DETAILS, queue, "limit")
-        program = changes.set_limits(self.memory, ref.name, running=running, rate=rate)
+        program = queue_settings.set_limits(self.cache, ref.name, running=running, rate=rate)
         said = [] if running is None else [f"{running} at once"]
         said += [] if rate is None else [f"{rate[0]} in {rate[1]:g} s"]
-        noted = journal.noted(program, "limit", queues=[self.label(ref)], detail=", ".join(said) or "none")
+        noted = activity_log.logged(program, "limit", queues=[self.label(ref)], detail=", ".join(said) or "none")
         return (yield from noted)
 
     @writes
     def order_worker(self, worker: str, what: str) -> Program[None]:
         """Ask a worker to be `quiet` (finish what it has, take nothing new) or to `stop`."""
-        from qdeck._deck import journal, workers
+        from qdeck._deck import activity_log, workers
 
-        return journal.noted(workers.order(worker, what), what, detail=f"worker {worker}")
+        return activity_log.logged(workers.order(worker, what), what, detail=f"worker {worker}")
 
     @writes
     def add_schedule(
@@ -199,13 +199,13 @@ class Writes(Reads):
         tags: Sequence[str] = (),
     ) -> Program[str]:
         """Store a schedule: `made`, `changed`, or `same` when it was there already."""
-        from qdeck._deck import journal, scheduling
+        from qdeck._deck import activity_log, schedule_changes
 
-        program = scheduling.add(
+        program = schedule_changes.add(
             name, _queue_name(queue), task, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs,
             priority=priority, retries=retries, tags=tags,
         )  # fmt: skip
-        return journal.noted_schedule(program, "add", name)
+        return activity_log.logged_schedule(program, "add", name)
 
     @writes
     def edit_schedule(
@@ -222,37 +222,37 @@ class Writes(Reads):
         tags: Sequence[str] = (),
     ) -> Program[Definition]:
         """Change a schedule; what is not given stays."""
-        from qdeck._deck import journal, scheduling
+        from qdeck._deck import activity_log, schedule_changes
 
-        program = scheduling.edit(
+        program = schedule_changes.edit(
             name, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs, priority=priority, retries=retries,
             tags=tags,
         )  # fmt: skip
-        return journal.noted_schedule(program, "edit", name)
+        return activity_log.logged_schedule(program, "edit", name)
 
     @writes
     def remove_schedule(self, name: str) -> Program[None]:
         """Remove a schedule. Jobs that it made stay."""
-        from qdeck._deck import journal
+        from qdeck._deck import activity_log
         from qdeck._schedules import store
 
-        return journal.noted_schedule(store.remove(name), "remove", name)
+        return activity_log.logged_schedule(store.remove(name), "remove", name)
 
     @writes
     def run_schedule(self, name: str) -> Program[str]:
         """Make the job of a schedule now; return its id."""
-        from qdeck._deck import journal
+        from qdeck._deck import activity_log
         from qdeck._schedules import store
 
-        return journal.noted_schedule(store.run_now(name), "run", name)
+        return activity_log.logged_schedule(store.run_now(name), "run", name)
 
     @writes
     def enable_schedule(self, name: str, enabled: bool) -> Program[bool]:
         """Resume or pause a schedule; return whether that changed anything."""
-        from qdeck._deck import journal
+        from qdeck._deck import activity_log
         from qdeck._schedules import store
 
-        return journal.noted_schedule(store.enable(name, enabled), "resume" if enabled else "pause", name)
+        return activity_log.logged_schedule(store.enable(name, enabled), "resume" if enabled else "pause", name)
 
     @writes
     def record(self, entry: Activity, *, again: bool = False) -> Program[None]:

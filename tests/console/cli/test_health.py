@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck import since
+from qdeck._deck import finding_times
 from qdeck._words import iso
 from qdeck.admin import Writer
 from support.commands import write_trusted
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_dated_where_an_agent_noted_it(qdeck: Callable[..., Ran
     assert "is paused, 1 job waiting\n" in qdeck("health").out
     with Writer(url) as deck:
         report = deck.health()
-        deck.write(since.note(report.findings, report.thresholds, report.at_ms))
+        deck.write(finding_times.note(report.findings, report.thresholds, report.at_ms))
     [dated] = qdeck("health", "--json").json["findings"]
     assert dated == paused | {"since": iso(report.at_ms), "since_exact": False}
     assert "is paused, 1 job waiting, for " in qdeck("health").out

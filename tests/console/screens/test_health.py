@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.vitals import read_vitals
+from qdeck._deck.server_stats import read_stats
 from qdeck.admin import NATIVE, Code, Finding, QueueRef, Status, Target, Writer
 from qdeck_console.contexts import Contexts
 from qdeck_console.format import length
@@ -103,14 +103,14 @@ async def test_what_may_not_be_read_is_told_as_unknown(url: str, raw: redis.Redi
                     "+hello", "+client", "-info", "-slowlog"])  # fmt: skip
     where = url.replace("redis://", "redis://watcher:secret@")
     with Writer(where) as deck:
-        vitals = deck.run(read_vitals())
+        vitals = deck.run(read_stats())
         assert (vitals.slow, dict(vitals.facts)) == (None, {})
     async with console(where, "8") as pilot:
         seen = await until(pilot, "SLOWLOG is not allowed")
         assert "INFO is not allowed" in seen
         assert "not known" in seen
     with Writer(url) as deck:
-        assert deck.run(read_vitals()).number("uptime_in_seconds") is not None
+        assert deck.run(read_stats()).number("uptime_in_seconds") is not None
 
 
 async def test_who_looked_after_the_queues_last_is_told(url: str, raw: redis.Redis) -> None:

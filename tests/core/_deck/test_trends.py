@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qdeck._deck.history import Flow
-from qdeck._deck.native import Known
+from qdeck._deck.native_queues import CountedQueue
 from qdeck._deck.verdict import Standing
 from qdeck.admin import Code, Finding, QueueRow, ServerInfo, Snapshot, Status, check_all
 
@@ -62,7 +62,7 @@ def test_what_one_look_cannot_tell_is_unknown() -> None:
 
 
 def test_dead_letters_are_counted_by_the_minute() -> None:
-    known = Known(b"", QueueRow(name=QUEUE), QueueRow(name=QUEUE), None)
+    known = CountedQueue(b"", QueueRow(name=QUEUE), QueueRow(name=QUEUE), None)
     growth: list[float | None] = []
     for second in range(200):
         died = second // 2 if second < 20 else 10 + (second == 199)

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from core._operations.yard import QUEUE, Yard, now_ms
-from qdeck._deck import journal
+from qdeck._deck import activity_log
 from qdeck._engine import keys
 from qdeck._schedules import store
 from qdeck.admin import Definition, new_job
@@ -49,7 +49,7 @@ def test_the_log_is_bounded_and_survives_strange_entries(deck: Writer, yard: Yar
     yard.die()
     deck.apply(deck.plan("retry", QUEUE))
     assert [entry.verb for entry in deck.activity()] == ["retry"]
-    assert journal.KEEP == 10_000
+    assert activity_log.KEEP == 10_000
 
 
 def test_what_is_done_to_queues_workers_and_schedules_is_told_too(deck: Writer, yard: Yard) -> None:
@@ -64,9 +64,9 @@ def test_what_is_done_to_queues_workers_and_schedules_is_told_too(deck: Writer, 
     deck.order_worker("w1", "quiet")
     made = Definition.of("feeds", QUEUE, new_job(QUEUE, "feed"), cron="0 7 * * *")
     for _ in range(2):
-        deck.write(journal.noted_schedule(store.register(made), "add", "feeds"))
-    deck.write(journal.noted_schedule(store.enable("feeds", False), "pause", "feeds"))
-    deck.write(journal.noted_schedule(store.run_now("feeds"), "run", "feeds"))
+        deck.write(activity_log.logged_schedule(store.register(made), "add", "feeds"))
+    deck.write(activity_log.logged_schedule(store.enable("feeds", False), "pause", "feeds"))
+    deck.write(activity_log.logged_schedule(store.run_now("feeds"), "run", "feeds"))
     told = deck.activity()
     assert [(one.verb, "".join(one.queues) or one.detail) for one in told] == [
         ("pause", QUEUE), ("limit", QUEUE), ("limit", QUEUE), ("resume", QUEUE), ("quiet", "worker w1"),

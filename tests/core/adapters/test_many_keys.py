@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.adapters.test_conformance import FILL
-from qdeck._deck import native
+from qdeck._deck import native_queues
 from qdeck._redis import keyspace_scan
 from qdeck._redis.keyspace_scan import FIRST_S, NEXT_STEPS, STEP
 from qdeck.adapters import discovery
@@ -211,7 +211,7 @@ def test_a_queue_that_leaves_the_registry_stays_in_sight(
         deck.enqueue("third:actions", "t")
         raw.hdel("qdeck:queues", "third:actions")
         assert "third:actions" not in {row.name for row in deck.snapshot().queues}
-        monkeypatch.setattr(native, "STRAYS_MS", 0)
+        monkeypatch.setattr(native_queues, "STRAYS_MS", 0)
         assert "third:actions" in {row.name for row in deck.snapshot().queues}
 
 

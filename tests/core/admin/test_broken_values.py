@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from qdeck._deck import native
+from qdeck._deck import native_queues
 from qdeck._engine import keys
 from support.agents import running
 from support.breaking import BROKEN, HEALTHY, JSON, Break, Image, breaks, broken, fill, whole_or_sample
@@ -70,7 +70,7 @@ def must_be_reported(one: Break) -> bool:
         return False
     if part == "meta" and not ours:
         field = (one.field or b"").decode()
-        return field in native._FIELDS and field != "paused" and not (one.value == "empty" and field != "v")
+        return field in native_queues._FIELDS and field != "paused" and not (one.value == "empty" and field != "v")
     if not ours:
         return part in ("head", "lease") or (part in ("attempts", "error") and one.value != "empty")
     if key.startswith("qdeck:agent:"):

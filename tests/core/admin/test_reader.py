@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import InvalidFilter, InvalidOption, NotAllowed, ServerUnreachable, UnknownJob, UsageError
-from qdeck._deck import native, payload
+from qdeck._deck import native_queues, payload
 from qdeck._engine import codec, keys, programs, transitions
 from qdeck._engine.codec import BAND
 from qdeck._engine.job_ids import new_id
@@ -201,7 +201,7 @@ def test_a_queue_that_the_registry_lacks_is_found(deck: Writer, client: SyncClie
 
 
 def test_details_of_hidden_queues_take_turns(deck: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "ROTATION", 1)
+    monkeypatch.setattr(native_queues, "ROTATION", 1)
     for n in range(3):
         deck.enqueue(f"q{n}:x:actions", "t")
     looks = [
@@ -212,8 +212,8 @@ def test_details_of_hidden_queues_take_turns(deck: Writer, monkeypatch: pytest.M
 
 
 def test_a_deck_with_many_queues_is_counted_in_turns(deck: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "CHUNK", 2)
-    monkeypatch.setattr(native, "PORTION", 2)
+    monkeypatch.setattr(native_queues, "CHUNK", 2)
+    monkeypatch.setattr(native_queues, "PORTION", 2)
     names = [f"q{n}:x:actions" for n in range(6)]
     for name in names:
         deck.enqueue(name, "t")

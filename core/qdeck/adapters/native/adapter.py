@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from qdeck._deck import native
+from qdeck._deck import native_queues
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.queue_ref import Feature, QueueRef
 from qdeck._engine import keys
@@ -17,7 +17,7 @@ from qdeck.adapters.native import VERBS, newest_first
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.model import Found, JobDetail, Page, QueueRow, Snapshot, WorkerRow
+    from qdeck._deck.model import JobDetail, JobLocation, Page, QueueRow, Snapshot, WorkerRow
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._settings import AdapterSettings
@@ -49,10 +49,14 @@ class Native(Adapter):
     sees_all_outcomes: ClassVar[bool] = True
 
     def __init__(
-        self, settings: AdapterSettings | None = None, *, memory: native.Memory | None = None, address: str = ""
+        self,
+        settings: AdapterSettings | None = None,
+        *,
+        memory: native_queues.RefreshCache | None = None,
+        address: str = "",
     ) -> None:
         super().__init__(settings)
-        self._memory, self._address = memory or native.Memory(), address
+        self._memory, self._address = memory or native_queues.RefreshCache(), address
         self.thresholds = self._memory.thresholds
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
@@ -65,7 +69,7 @@ class Native(Adapter):
 
     def look(self, visible: Collection[str] | None = None) -> Program[Snapshot]:
         """One picture of all queues; `visible` names those whose expensive numbers are wanted."""
-        return native.look(self._memory, self._address, visible)
+        return native_queues.read_snapshot(self._memory, self._address, visible)
 
     def rows(self, now: int) -> Program[Look]:
         """The queues with their numbers."""
@@ -80,12 +84,14 @@ class Native(Adapter):
 
     def names(self, only: Collection[str] | None, unread: list[tuple[QueueRef, str]]) -> Program[list[str]]:
         """The queues that can be read, of all or of some; the others are added to `unread`."""
-        known = yield from native.names(self._memory)
-        return (yield from native.readable([name for name in known if QueueRef(NATIVE, name).is_in(only)], unread))
+        known = yield from native_queues.names(self._memory)
+        return (
+            yield from native_queues.readable([name for name in known if QueueRef(NATIVE, name).is_in(only)], unread)
+        )
 
     def need(self, queue: str) -> Program[None]:
         """Raise for a queue that is not there, naming those that were perhaps meant."""
-        return native.need_queue(self._memory, queue)
+        return native_queues.need_queue(self._memory, queue)
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """The sorted sets of these states."""
@@ -154,7 +160,7 @@ class Native(Adapter):
         found = dict(zip(same, (yield from super().recall(queue, state, same, now)), strict=True))
         return [found.get(one) for one in seen]
 
-    def find(self, job_id: str, unread: list[str]) -> Program[list[Found]]:
+    def find(self, job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
         """Where a job is, of every queue."""
         from qdeck.adapters.native import job
 

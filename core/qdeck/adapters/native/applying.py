@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import changes
+from qdeck._deck import queue_settings
 from qdeck._engine import batch_transitions, codec, keys, programs, signatures
 from qdeck._engine.batch_transitions import SliceResult
 from qdeck._redis import reads
@@ -58,7 +58,7 @@ class NativeApplier(Applier):
         self._context, self._keep_ms = context, keep_ms
         self._bytes: dict[str, int] = {}
         self._outbox: dict[str, int] = {}
-        self._about = {"by": changes.actor(), "batch": context.batch}
+        self._about = {"by": queue_settings.actor(), "batch": context.batch}
 
     def size(self, part: PlanSlice, most: int) -> int:
         """Return how many entries hold up the server for no longer than they may."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import payload
-from qdeck._deck.model import Found, JobDetail
+from qdeck._deck.model import JobDetail, JobLocation
 from qdeck._engine import codec, keys
 from qdeck._engine.stored_numbers import digits
 from qdeck._errors import UnknownJob
@@ -140,9 +140,9 @@ def _dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[l
     return found, behind > _MOST_CHUNKS
 
 
-def find(names: Sequence[str], job_id: str, unread: list[str]) -> Program[list[Found]]:
+def find(names: Sequence[str], job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
     """In which queues there is a job of this id, and in what state. Queues that cannot be read are in `unread`."""
-    found: list[Found] = []
+    found: list[JobLocation] = []
     field = raw_of(job_id)
     calls: list[Command] = []
     for name in names:
@@ -156,5 +156,5 @@ def find(names: Sequence[str], job_id: str, unread: list[str]) -> Program[list[F
         row = there[0] if there else None
         if row is not None:
             key = records.job_key(name, job_id)
-            found.append(Found(queue=name, id=job_id, key=key, state=row.state))
+            found.append(JobLocation(queue=name, id=job_id, key=key, state=row.state))
     return found

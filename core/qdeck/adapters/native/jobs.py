@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from qdeck._deck.job_values import read_lengths, read_values
 from qdeck._deck.model import Page, State
-from qdeck._deck.values import read_lengths, read_values
 from qdeck._engine import keys
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads

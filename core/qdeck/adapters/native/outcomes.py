@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck.job_values import read_values
 from qdeck._deck.masking import mask_text
-from qdeck._deck.values import read_values
 from qdeck._engine import codec, keys, programs
 from qdeck._redis.commands import raw_of
 from qdeck.adapters.model import Outcome

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck.job_values import read_lengths
 from qdeck._deck.model import State
 from qdeck._deck.reasons import Caution, CautionCode, SkipCode
-from qdeck._deck.values import read_lengths
 from qdeck._engine import codec, keys
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import good, is_error

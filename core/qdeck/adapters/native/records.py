@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from qdeck._deck import payload
-from qdeck._deck.details import stuck_since
 from qdeck._deck.model import NATIVE, Failure, HistoryEvent, JobRecord, State
+from qdeck._deck.queue_details import stuck_since
 from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec, keys, stored_numbers
 from qdeck._engine.codec import BAND, Attempts, Event, JobHead, JobLease

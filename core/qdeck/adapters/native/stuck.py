@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import workers
-from qdeck._deck.details import stuck_since
 from qdeck._deck.model import State
+from qdeck._deck.queue_details import stuck_since
 from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck._deck import changes
+from qdeck._deck import queue_settings
 from qdeck._deck.reasons import Skip, SkipCode, skips_of
 from qdeck._engine import batch_transitions, codec, keys, programs
 from qdeck._errors import QdeckError, UsageError
@@ -150,7 +150,7 @@ class NativeUndoer(Undoer):
             (job_id, batch_transitions.ID_TAKEN if is_there else f"{score} {version}".rstrip())
             for job_id, score, version, is_there in zip(ids, scores, versions, there, strict=True)
         ]
-        event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": self._batch})
+        event = codec.encode_json({"reason": "undo of a move", "by": queue_settings.actor(), "batch": self._batch})
         yield from programs.deliver_all(queue)
         done, skipped = 0, []
         while done < len(entries):  # one call takes as many as it may read

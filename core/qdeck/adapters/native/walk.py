@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._deck.job_values import read_values
 from qdeck._deck.model import State
-from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.stored_numbers import MAX_NUMBER

@@ -1,4 +1,4 @@
-"""Since when a finding holds, as an agent noted it. Without a note nothing is known."""
+"""Since when a finding holds, as an agent recorded it. Without a record it is unknown."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _read_noted() -> Program[dict[str, Any]]:
 
 
 def note(findings: Sequence[Finding], thresholds: Thresholds, now_ms: int) -> Program[None]:
-    """Write down since when each finding holds; what another agent noted goes on."""
+    """Record since when each finding holds; a record of another agent stays."""
     before = yield from _read_noted()
     rules: Any = msgspec.to_builtins(thresholds)
     at_ms = before.get("at")

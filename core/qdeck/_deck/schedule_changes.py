@@ -1,11 +1,11 @@
-"""Schedules as an operator gives them: a cron rule and the job that it makes."""
+"""Schedules that an operator adds or edits: a cron rule and the job that it makes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck.produce import new_job
+from qdeck._deck.new_jobs import new_job
 from qdeck._engine import codec
 from qdeck._schedules import store
 from qdeck._schedules.model import Definition
@@ -31,7 +31,7 @@ def add(
     retries: int | None,
     tags: Sequence[str],
 ) -> Program[str]:
-    """Store a schedule: `made`, `changed`, or `same` when it was there already."""
+    """Store a schedule: `made`, `changed`, or `same` when it existed."""
     job = new_job(
         queue, task, args or (), kwargs, priority=100 if priority is None else priority, retries=retries, tags=tags
     )
@@ -66,7 +66,7 @@ def _changed_job(
     retries: int | None,
     tags: Sequence[str],
 ) -> NewJob:
-    """The job of a schedule with other arguments or options; what its program gave it stays."""
+    """Return the job of a schedule with other arguments or options; the rest stays."""
     old_args, old_kwargs = codec.decode_call(old.body)
     kept = codec.read_head(b"0 " + old.template.encode())
     fresh = new_job(

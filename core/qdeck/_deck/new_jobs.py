@@ -1,4 +1,4 @@
-"""Making one job for an operator, who names the task but has no app that declares it."""
+"""Jobs that an operator makes, who names the task but has no app that declares it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def new_job(
     tags: Iterable[str] = (),
     run_anyway: bool = False,
 ) -> NewJob:
-    """A job as the engine takes it; raises before anything is sent when something about it is wrong."""
+    """Return a job as the engine takes it; raise before anything is sent for invalid values."""
     if delay is not None and at is not None:
         raise InvalidOption("both a delay and a time are given", hint="give one of them")
     if unique and name is None:
@@ -88,7 +88,7 @@ def _refs(after: Iterable[str], queue: str) -> tuple[str, ...]:
 
 
 def enqueue(queue: str, job: NewJob) -> Program[EnqueueResult]:
-    """Makes the job, after looking that those of other queues that it waits for are there."""
+    """Make the job, after a check that its parents in other queues exist."""
     for ref in job.after:
         other_id, _, other = ref.partition("@")
         if other:

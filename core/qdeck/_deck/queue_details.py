@@ -1,4 +1,4 @@
-"""The expensive numbers of a queue: how long its oldest job waits, and how many of its running jobs are stuck."""
+"""Expensive numbers of a queue: the age of its oldest job, and how many running jobs are stuck."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GRACE_MS: Final = 5_000  # a job counts as over its time limit so long after it
 
 @dataclass(slots=True)
 class Detail:
-    """`oldest_ms` is since when the oldest job waits to be started."""
+    """`oldest_ms` is since when the oldest job waits to start."""
 
     oldest_ms: int | None = None
     exact: bool = True
@@ -37,12 +37,12 @@ class Detail:
     problem: Unreadable | None = None
 
     def waits_since(self, ms: int) -> None:
-        """Takes note of a waiting job."""
+        """Count a waiting job."""
         self.oldest_ms = ms if self.oldest_ms is None else min(self.oldest_ms, ms)
 
 
 def read_details(rows: Sequence[QueueRow], now: int, thresholds: Thresholds) -> Program[dict[str, Detail]]:
-    """The details of these queues, all of them in a few round trips."""
+    """Return the details of these queues, all in a few round trips."""
     readable = [row for row in rows if row.problem is None]
     found = {row.name: Detail(stuck=0, overdue=0, late=0) for row in readable}
     yield from _read_waiting([row for row in readable if row.ready or row.delayed], found, now, thresholds.stuck_age_ms)
@@ -52,7 +52,7 @@ def read_details(rows: Sequence[QueueRow], now: int, thresholds: Thresholds) -> 
 
 
 def _read_set_aside(rows: Sequence[QueueRow], found: dict[str, Detail]) -> Program[None]:
-    """Entries of outboxes that were set aside: the counter of a queue only grows, the stream can be cleared."""
+    """Return how many outbox entries are set aside: the counter of a queue only grows, the stream can be cleared."""
     lengths = yield from reads.ask_all([(b"XLEN", keys.key(row.name, "quarantine")) for row in rows])
     for row, length in zip(rows, lengths, strict=True):
         found[row.name].set_aside = length if isinstance(length, int) else 0
@@ -107,7 +107,7 @@ def _read_bands(
     late: list[tuple[str, Command]],
     limit: int,
 ) -> Program[None]:
-    """The head of `ready` is its most urgent job, not its oldest: so the head of each priority is asked for."""
+    """Return the oldest job of each priority: the first entry of `ready` is the most urgent job, not the oldest."""
     for _ in range(MOST_BANDS - 1):
         if not open_bands:
             return
@@ -198,7 +198,7 @@ def stuck_since(lease: bytes | None, head: bytes | None, deadline: int, now: int
 
 
 def _limit(head: bytes | None) -> int | None:
-    """The time limit of a job; none where its record cannot be read."""
+    """Return the time limit of a job; None where its record cannot be read."""
     if head is None or b"\nm" not in head:
         return None
     try:

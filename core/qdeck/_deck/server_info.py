@@ -1,4 +1,4 @@
-"""What the server says about itself, from `HELLO` (which every user may send) and `INFO` (which some may not)."""
+"""The server's description of itself, from `HELLO` (which every user may send) and `INFO` (which some may not)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_AOF: Final = "snapshots or none"
 
 
 def read_server(hello: Any, info: Any, address: str) -> ServerInfo:
-    """The server as far as the answers reach."""
+    """Return the server as far as the replies describe it."""
     said = _hello(hello)
     facts = info_fields(info)
 
@@ -61,7 +61,7 @@ def _hello(reply: Any) -> dict[str, str]:
 
 
 def info_fields(reply: Any) -> dict[str, str]:
-    """The fields of a reply to INFO; none of an error."""
+    """Return the fields of a reply to INFO; none of an error."""
     if is_error(reply) or not isinstance(reply, bytes):
         return {}
     lines = reply.decode("utf-8", "replace").splitlines()
@@ -85,5 +85,5 @@ def read_persistence(server: ServerInfo) -> Program[str | None]:
 
 
 def _save_failed(facts: dict[str, str]) -> bool | None:
-    marks = [facts[name] for name in ("rdb_last_bgsave_status", "aof_last_write_status") if name in facts]
-    return any(mark != "ok" for mark in marks) if marks else None
+    past_flows = [facts[name] for name in ("rdb_last_bgsave_status", "aof_last_write_status") if name in facts]
+    return any(mark != "ok" for mark in past_flows) if past_flows else None

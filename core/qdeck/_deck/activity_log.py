@@ -1,4 +1,4 @@
-"""Writing the log of operations: a bounded stream on the server for everybody, and a file of this machine's own."""
+"""The log of operations: a bounded stream on the server for everybody, and a file of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from qdeck._deck import changes
+from qdeck._deck import queue_settings
 from qdeck._engine import keys
 from qdeck._files import state_dir
 from qdeck._redis import reads
@@ -25,7 +25,7 @@ MOST_FILE_BYTES: Final = 8 * 1024 * 1024  # then the file is put aside, once
 
 
 def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
-    """Writes an entry to the server and to the file; that one of them refuses it stops no operation."""
+    """Write an entry to the server and to the file; an error of one of them stops no operation."""
     text = msgspec.json.encode(entry)
     if in_file:
         with contextlib.suppress(OSError):
@@ -35,7 +35,7 @@ def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
 
 
 def append(line: bytes) -> None:
-    """Adds a line to the file of this machine, which nobody else may read."""
+    """Add a line to the file of this machine, which no other user may read."""
     path = state_dir() / "activity.jsonl"
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "ab", buffering=0) as file:
@@ -44,7 +44,7 @@ def append(line: bytes) -> None:
             path.replace(path.with_suffix(".1.jsonl"))
 
 
-def noted(
+def logged(
     program: Program[T],
     verb: str,
     *,
@@ -52,16 +52,16 @@ def noted(
     detail: str = "",
     unless: Callable[[T], bool] = lambda _: False,
 ) -> Program[T]:
-    """The program, with a line in the log about what it did; none where it changed nothing, and `unless` says so."""
+    """Run a program and log what it did; log nothing where it changed nothing, and `unless` says so."""
     done = yield from program
     if not unless(done):
-        who, _, host = changes.actor().rpartition("@")
+        who, _, host = queue_settings.actor().rpartition("@")
         at_ms = yield from reads.clock()
         entry: dict[str, Any] = {"at_ms": at_ms, "who": who, "host": host, "verb": verb, "queues": list(queues)}
         yield from write(entry | {"detail": detail, "outcome": "done"})
     return done
 
 
-def noted_schedule(program: Program[T], verb: str, name: str) -> Program[T]:
-    """What changes a schedule, with its line in the log."""
-    return noted(program, verb, detail=f"schedule {name}", unless=lambda done: done in (False, "same"))
+def logged_schedule(program: Program[T], verb: str, name: str) -> Program[T]:
+    """Run a change of a schedule and log it."""
+    return logged(program, verb, detail=f"schedule {name}", unless=lambda done: done in (False, "same"))

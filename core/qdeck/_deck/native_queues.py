@@ -1,4 +1,4 @@
-"""Looking at the queues of the native adapter with plain read commands: which there are, and their numbers."""
+"""The list of native queues and their counts, from plain reads, with a cache between refreshes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from qdeck._deck import history, workers
-from qdeck._deck.details import Detail, read_details
-from qdeck._deck.model import NATIVE, QueueRef, QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
-from qdeck._deck.server import read_server
+from qdeck._deck.model import NATIVE, QueueRef, QueueRow, Snapshot, Totals, UnknownTaskJobs, WorkerRow
+from qdeck._deck.queue_details import Detail, read_details
+from qdeck._deck.server_info import read_server
 from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._engine import keys
 from qdeck._engine.stored_numbers import require_integer
@@ -43,74 +43,75 @@ TOTALS: Final = (
 _FIELDS: Final = ("v", "paused", "limit", "rate", "unknown_tasks", *_COUNTS, *(f"n:{name}" for name in TOTALS))
 
 
-Marks: TypeAlias = "list[tuple[int, history.Flow]]"  # moments, each with the flow until then
+PastFlows: TypeAlias = "list[tuple[int, history.Flow]]"  # moments, each with the flow until then
 
 
 @dataclass(slots=True)
-class Known:
-    """A queue as it was at the last look: most do not change from one look to the next."""
+class CountedQueue:
+    """A queue at the last refresh: most do not change from one to the next."""
 
     reply: bytes
     base: QueueRow
     row: QueueRow
     flow: history.Flow | None
     derived: tuple[Any, ...] = ()
-    marks: Marks = field(default_factory=list)  # of the window for rates
-    dead_marks: Marks = field(default_factory=list)  # of the window for dead letters
+    past_flows: PastFlows = field(default_factory=list)  # of the window for rates
+    past_deaths: PastFlows = field(default_factory=list)  # of the window for dead letters
 
     def rates(self, now: int) -> tuple[float | None, float | None, float | None]:
-        """Jobs that came and went a second and died a minute, by the difference to the oldest moment of a window."""
+        """Return how many jobs came and went a second and died a minute, compared with the oldest moment of a
+        window."""
         if self.flow is None:
             return None, None, None
         came, went, dead = None, None, None
-        then = _oldest(self.marks, now, self.flow, WINDOW_MS)
+        then = _oldest(self.past_flows, now, self.flow, WINDOW_MS)
         if then is not None and now > then[0]:
             seconds = (now - then[0]) / 1000
             came = max(0.0, (self.flow.came - then[1].came) / seconds)
             went = max(0.0, (self.flow.went - then[1].went) / seconds)
-        then = _oldest(self.dead_marks, now, self.flow, DEAD_WINDOW_MS)
+        then = _oldest(self.past_deaths, now, self.flow, DEAD_WINDOW_MS)
         if then is not None and now - then[0] >= DEAD_LEAST_MS:
             dead = max(0.0, 60_000 * (self.flow.died - then[1].died) / (now - then[0]))
         return came, went, dead
 
 
-def _oldest(marks: Marks, now: int, flow: history.Flow, window_ms: int) -> tuple[int, history.Flow] | None:
-    """Return the oldest moment of a window, and note this one when a tenth of the window passed."""
-    while len(marks) > 1 and now - marks[1][0] >= window_ms:
-        del marks[0]
-    oldest = marks[0] if marks else None
-    if not marks or now - marks[-1][0] >= window_ms // 10:
-        marks.append((now, flow))
+def _oldest(past_flows: PastFlows, now: int, flow: history.Flow, window_ms: int) -> tuple[int, history.Flow] | None:
+    """Return the oldest moment of a window; record this one when a tenth of the window has passed."""
+    while len(past_flows) > 1 and now - past_flows[1][0] >= window_ms:
+        del past_flows[0]
+    oldest = past_flows[0] if past_flows else None
+    if not past_flows or now - past_flows[-1][0] >= window_ms // 10:
+        past_flows.append((now, flow))
     return oldest
 
 
 @dataclass(slots=True)
 class Part:
-    """Queues that are read in one round trip, and when they were."""
+    """Queues that are read in one round trip, and when they were read."""
 
     names: list[str]
     read_ms: int = 0
 
 
 @dataclass(slots=True)
-class Memory:
-    """What a deck remembers from look to look, so that the next one asks for less and can tell rates."""
+class RefreshCache:
+    """What a reader keeps from refresh to refresh, so that the next one reads less and can compute rates."""
 
     names: list[str] = field(default_factory=list)
     registered: int = -1
     named_ms: int = 0
-    strays: keyspace_scan.UnregisteredQueues = field(default_factory=keyspace_scan.UnregisteredQueues)
+    unregistered: keyspace_scan.UnregisteredQueues = field(default_factory=keyspace_scan.UnregisteredQueues)
     searched_ms: int = 0  # by this machine's clock, as no other is known when a look begins
     parts: list[Part] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)  # new ones, to be read at the next look
-    known: dict[str, Known] = field(default_factory=dict)
+    known: dict[str, CountedQueue] = field(default_factory=dict)
     details: dict[str, Detail] = field(default_factory=dict)
-    turn: int = 0
+    next_part: int = 0
     rounds: int = -1
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def rename(self, names: Iterable[str]) -> None:
-        """Takes a new list of queues."""
+        """Replace the list of queues."""
         found = sorted(names)
         if found != self.names or not self.parts:
             self.unread = set(found).difference(self.names)
@@ -125,25 +126,25 @@ def _call(queue: str) -> Command:
     return (b"HMGET", keys.key(queue, "meta"), *_FIELDS)
 
 
-def look(memory: Memory, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
-    """One picture of all queues, without a verdict. `visible` names those whose oldest and stuck jobs are asked for.
+def read_snapshot(cache: RefreshCache, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
+    """Return a snapshot of all queues, without findings. `visible` names those whose oldest and stuck jobs are read.
 
-    The others take turns, so that ten thousand queues cost little: of a deck with many, only some are counted at each
-    look, and the picture tells whose numbers are new and how old the oldest is. Without `visible`, all is asked.
+    The others are read in turns, so that ten thousand queues cost little: of very many, each refresh counts only some,
+    and the snapshot has which numbers are new and how old the oldest is. Without `visible`, all are read.
     """
     stamp, hello, info, size, *step = yield ask(
-        (b"TIME",), (b"HELLO",), (b"INFO",), (b"HLEN", keys.QUEUES), *_search_due(memory)
+        (b"TIME",), (b"HELLO",), (b"INFO",), (b"HLEN", keys.QUEUES), *_search_due(cache)
     )
     server_ms = reads.stamp(stamp)
     now = server_ms or reads.local_ms()
     notices = _notices(stamp, info)
-    yield from _discover(memory, size, step, now, notices)
+    yield from _discover(cache, size, step, now, notices)
     found = yield from _workers(now, notices)
     takers = None if found is None else workers.by_queue(found)
-    fresh = yield from _numbers(memory, visible, takers, now)
-    rows = [known.row for name in memory.names if (known := memory.known.get(name)) is not None]
+    fresh = yield from _read_counts(cache, visible, takers, now)
+    rows = [known.row for name in cache.names if (known := cache.known.get(name)) is not None]
     alive = None if found is None else [row for row in found if row.alive]
-    rows = yield from _known_to_none(rows, alive)
+    rows = yield from _unknown_to_all(rows, alive)
     partial = len(fresh) < len(rows)
     return Snapshot(
         at_ms=now,
@@ -152,7 +153,7 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
         totals=sums(rows),
         queues=tuple(rows),
         fresh=fresh if partial else None,
-        counted_ms=min((part.read_ms for part in memory.parts), default=now),
+        counted_ms=min((part.read_ms for part in cache.parts), default=now),
         notices=tuple(notices),
         local_clock=server_ms is None,
         workers_alive=None if alive is None else len(alive),
@@ -160,17 +161,16 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     )
 
 
-def names(memory: Memory) -> Program[list[str]]:
-    """The queues there are."""
-    size, *step = yield ask((b"HLEN", keys.QUEUES), *_search_due(memory))
-    yield from _discover(memory, size, step, reads.local_ms(), [])
-    return memory.names
+def names(cache: RefreshCache) -> Program[list[str]]:
+    """Return the names of the queues."""
+    size, *step = yield ask((b"HLEN", keys.QUEUES), *_search_due(cache))
+    yield from _discover(cache, size, step, reads.local_ms(), [])
+    return cache.names
 
 
 def readable(names: Sequence[str], unread: list[tuple[QueueRef, str]]) -> Program[list[str]]:
-    """Those of these queues that this qdeck can read; the others with the reason in `unread`. Deleted ones are in
-    neither. Raises where none may be read.
-    """
+    """Return the queues that this qdeck can read; the others with the reason in `unread`. Deleted ones are in
+    neither. Raise where none may be read."""
     versions = yield from reads.ask_all([(b"HGET", keys.key(name, "meta"), b"v") for name in names])
     found, denied = [], []
     for name, version in zip(names, versions, strict=True):
@@ -188,7 +188,7 @@ def readable(names: Sequence[str], unread: list[tuple[QueueRef, str]]) -> Progra
 
 
 def exists(queue: str) -> Program[bool]:
-    """Whether there is a queue of this name; raises when it is not ours or of another layout."""
+    """Return whether a queue exists; raise when it is not ours or has another layout version."""
     if not queue.isascii():
         return False
     version = yield (b"HGET", keys.key(queue, "meta"), "v")
@@ -197,11 +197,11 @@ def exists(queue: str) -> Program[bool]:
     return version is not None
 
 
-def need_queue(memory: Memory, queue: str) -> Program[None]:
-    """Raises for a queue that is not there, naming those that were perhaps meant."""
+def need_queue(cache: RefreshCache, queue: str) -> Program[None]:
+    """Raise for a queue that does not exist, with similar names."""
     if (yield from exists(queue)):
         return
-    known = yield from names(memory)
+    known = yield from names(cache)
     near = difflib.get_close_matches(queue, known, 3, 0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "qdeck status lists the queues"
     raise UsageError(f"there is no queue {queue!r}", hint=hint)
@@ -224,26 +224,26 @@ def _notices(stamp: Any, info: Any) -> list[str]:
     return notices
 
 
-def _search(memory: Memory) -> keyspace_scan.KeySearch:
+def _search(cache: RefreshCache) -> keyspace_scan.KeySearch:
     def take(found: Sequence[bytes]) -> None:
         names = (_text(raw[1 : -len(b"}:meta")]) for raw in found)
-        memory.strays.names.update(name for name in names if name and "}" not in name)
+        cache.unregistered.names.update(name for name in names if name and "}" not in name)
 
-    return keyspace_scan.KeySearch(memory.strays, b"{*}:meta", None, take)
+    return keyspace_scan.KeySearch(cache.unregistered, b"{*}:meta", None, take)
 
 
-def _search_due(memory: Memory) -> list[Command]:
-    """The next step of the search for queues that the registry lacks: where it names queues, now and then is enough."""
+def _search_due(cache: RefreshCache) -> list[Command]:
+    """Return the next step of the search for unregistered queues: with a registry, now and then is enough."""
     now = reads.local_ms()
-    if memory.registered > 0 and 0 <= now - memory.searched_ms < STRAYS_MS:
+    if cache.registered > 0 and 0 <= now - cache.searched_ms < STRAYS_MS:
         return []
-    memory.searched_ms = now
-    return [_search(memory).call()]
+    cache.searched_ms = now
+    return [_search(cache).call()]
 
 
-def _discover(memory: Memory, size: Any, steps: Sequence[Any], now: int, notices: list[str]) -> Program[None]:
-    """Brings the list of queues up to date: from the registry, and by a search for what it lacks."""
-    search, is_first = _search(memory), memory.strays.is_new
+def _discover(cache: RefreshCache, size: Any, steps: Sequence[Any], now: int, notices: list[str]) -> Program[None]:
+    """Update the list of queues: from the registry, and by a search for unregistered ones."""
+    search, is_first = _search(cache), cache.unregistered.is_new
     if is_error(size) and not steps:
         steps = yield ask(search.call())
     is_refused = any(map(is_error, steps))
@@ -260,18 +260,18 @@ def _discover(memory: Memory, size: Any, steps: Sequence[Any], now: int, notices
     if not is_refused:
         for step in steps:
             search.accept(step)
-    if not is_error(size) and (size != memory.registered or now - memory.named_ms > FORGET_MS):
+    if not is_error(size) and (size != cache.registered or now - cache.named_ms > FORGET_MS):
         registered = yield from reads.scan_hash(keys.QUEUES)
-        memory.registered, memory.named_ms = len(registered), now
+        cache.registered, cache.named_ms = len(registered), now
         known = {name for raw in registered if (name := _text(raw))}
-        memory.rename(known | memory.strays.names)
-    elif memory.strays.names - set(memory.names):
-        memory.rename({*memory.names, *memory.strays.names})
-    if memory.registered <= 0 and not memory.strays.passes and not is_refused:
+        cache.rename(known | cache.unregistered.names)
+    elif cache.unregistered.names - set(cache.names):
+        cache.rename({*cache.names, *cache.unregistered.names})
+    if cache.registered <= 0 and not cache.unregistered.passes and not is_refused:
         yield from keyspace_scan.sweep([search], is_first=is_first)
-        if not memory.strays.passes:
+        if not cache.unregistered.passes:
             notices.append("the server has many keys, and no registry of queues: not all keys were looked at yet")
-        memory.rename(memory.strays.names)
+        cache.rename(cache.unregistered.names)
 
 
 def _text(raw: bytes) -> str:
@@ -281,12 +281,12 @@ def _text(raw: bytes) -> str:
         return ""  # no name of ours: they are ASCII
 
 
-def _numbers(
-    memory: Memory, visible: Collection[str] | None, takers: dict[str, int] | None, now: int
+def _read_counts(
+    cache: RefreshCache, visible: Collection[str] | None, takers: dict[str, int] | None, now: int
 ) -> Program[frozenset[QueueRef]]:
-    """Reads the queues whose turn it is, part by part, so that no part takes long; returns which were read."""
-    earlier = None if memory.known else (yield from history.read_flow(memory.names, now))
-    parts = _parts_due(memory, visible)
+    """Read the queues that are due, part by part, so that no part takes long; return which were read."""
+    earlier = None if cache.known else (yield from history.read_flow(cache.names, now))
+    parts = _parts_due(cache, visible)
     fresh: set[QueueRef] = set()
     denied: list[Unreadable] = []
     for part in parts:
@@ -294,53 +294,51 @@ def _numbers(
         part.read_ms = now
         seen: dict[str, QueueRow] = {}
         for name, reply in zip(part.names, replies, strict=True):
-            known, told = memory.known.get(name), _told(reply)
+            known, told = cache.known.get(name), _shared(reply)
             if known is None or known.reply != told:
                 base = _row(name, reply)
                 if base is None:
-                    memory.known.pop(name, None)
+                    cache.known.pop(name, None)
                     continue
                 flow = history.Flow.of(base.totals) if base.totals else None
                 if known is None:
-                    known = memory.known[name] = Known(told, base, base, flow)
+                    known = cache.known[name] = CountedQueue(told, base, base, flow)
                     if earlier is not None and name in earlier[1]:
-                        known.marks.append((earlier[0], earlier[1][name]))
-                        known.dead_marks.append((earlier[0], earlier[1][name]))
+                        known.past_flows.append((earlier[0], earlier[1][name]))
+                        known.past_deaths.append((earlier[0], earlier[1][name]))
                 else:
                     known.reply, known.base, known.flow, known.derived = told, base, flow, ()
             seen[name] = known.base
-        chosen = [seen[name] for name in _chosen(memory, part.names, visible) if name in seen]
-        memory.details |= yield from read_details(chosen, now, memory.thresholds)
+        chosen = [seen[name] for name in _chosen(cache, part.names, visible) if name in seen]
+        cache.details |= yield from read_details(chosen, now, cache.thresholds)
         for name in seen:
-            _complete(memory, name, takers, now)
+            _row_of(cache, name, takers, now)
         fresh |= {base.ref for base in seen.values()}
         denied += [row.problem for row in seen.values() if row.problem and row.problem.code is UnreadableCode.NOPERM]
-    if fresh and len(denied) == len(fresh) and all(known.base.problem for known in memory.known.values()):
+    if fresh and len(denied) == len(fresh) and all(known.base.problem for known in cache.known.values()):
         raise NotAllowed(denied[0].text, hint="give this user read rights, such as +@read and ~*")
     return frozenset(fresh)
 
 
-def _parts_due(memory: Memory, visible: Collection[str] | None) -> list[Part]:
-    """What is read at this look: all of a small deck; of a large one the visible queues and the next ones in turn."""
-    unread, memory.unread = memory.unread, set()
-    if visible is None or len(memory.names) <= PORTION or not memory.known:
-        memory.rounds += 1
-        return memory.parts
+def _parts_due(cache: RefreshCache, visible: Collection[str] | None) -> list[Part]:
+    """Return the parts of this refresh: all of a few queues; of very many the visible ones and the next in turn."""
+    unread, cache.unread = cache.unread, set()
+    if visible is None or len(cache.names) <= PORTION or not cache.known:
+        cache.rounds += 1
+        return cache.parts
     due = []
     for _ in range(PORTION // CHUNK):
-        if memory.turn >= len(memory.parts):
-            memory.turn, memory.rounds = 0, memory.rounds + 1
-        due.append(memory.parts[memory.turn])
-        memory.turn += 1
+        if cache.next_part >= len(cache.parts):
+            cache.next_part, cache.rounds = 0, cache.rounds + 1
+        due.append(cache.parts[cache.next_part])
+        cache.next_part += 1
     taken = {name for part in due for name in part.names}
-    wanted = [name for name in {*visible, *unread} if name not in taken and (name in memory.known or name in unread)]
+    wanted = [name for name in {*visible, *unread} if name not in taken and (name in cache.known or name in unread)]
     return [*(Part(wanted[at : at + CHUNK]) for at in range(0, len(wanted), CHUNK)), *due]
 
 
-def _told(reply: Any) -> bytes:
-    """A reply as what is kept of it: one value is a fifth of many. Another reply is another value, whatever others put
-    into a field.
-    """
+def _shared(reply: Any) -> bytes:
+    """Return a reply as it is kept: one value stands for many equal ones."""
     if is_error(reply):
         return f"! {reply}".encode()
     return b" ".join([b"-" if raw is None else raw if raw.isdigit() else repr(raw).encode() for raw in reply])
@@ -380,18 +378,18 @@ def _row(name: str, reply: Any) -> QueueRow | None:
     )
 
 
-def _refused(raw: bytes) -> tuple[UnknownTask, ...]:
-    """The tasks that some worker refused; a line that is not ours is passed over."""
+def _refused(raw: bytes) -> tuple[UnknownTaskJobs, ...]:
+    """Return the tasks that some worker refused; skip a line of another program."""
     found = []
     for line in raw.decode("utf-8", "replace").split("\n"):
         words = line.split(" ", 3)
         if len(words) == 4 and all(word.isdecimal() and len(word) < 16 for word in words[:3]):
-            found.append(UnknownTask(words[3], int(words[2]), int(words[1])))
+            found.append(UnknownTaskJobs(words[3], int(words[2]), int(words[1])))
     return tuple(found)
 
 
-def _known_to_none(rows: list[QueueRow], living: Sequence[WorkerRow] | None) -> Program[list[QueueRow]]:
-    """The queues without those of their refused tasks that a living worker of the queue knows: it gets their jobs."""
+def _unknown_to_all(rows: list[QueueRow], living: Sequence[WorkerRow] | None) -> Program[list[QueueRow]]:
+    """Return the refused tasks that no living worker of a queue has."""
     if not any(row.unknown_tasks for row in rows):
         return rows
     takers = {row.name: [one for one in living or () if row.name in one.queues] for row in rows if row.unknown_tasks}
@@ -421,22 +419,22 @@ def _workers(now: int, notices: list[str]) -> Program[list[WorkerRow] | None]:
         return None
 
 
-def _chosen(memory: Memory, names: Sequence[str], visible: Collection[str] | None) -> Iterable[str]:
-    """Whose details are read with their part: the visible ones and, from round to round, others of the rest."""
+def _chosen(cache: RefreshCache, names: Sequence[str], visible: Collection[str] | None) -> Iterable[str]:
+    """Return the queues whose details are read: the visible ones and, from round to round, others."""
     if visible is None:
         return names
-    step = -(-min(len(memory.names), PORTION) // ROTATION)
-    return {*visible}.intersection(names).union(names[memory.rounds % step :: step])
+    step = -(-min(len(cache.names), PORTION) // ROTATION)
+    return {*visible}.intersection(names).union(names[cache.rounds % step :: step])
 
 
-def _complete(memory: Memory, name: str, takers: dict[str, int] | None, now: int) -> None:
-    """Makes a queue's row of its counts and its details."""
-    known = memory.known[name]
+def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: int) -> None:
+    """Return a queue's row from its counts and its details."""
+    known = cache.known[name]
     base = known.base
     if base.problem is not None:
         known.row = base
         return
-    detail = memory.details.get(name) or _NO_DETAIL
+    detail = cache.details.get(name) or _NO_DETAIL
     # A detail may be of an earlier look than the counts.
     waits = detail.oldest_ms is not None and (base.ready or base.delayed)
     oldest = max(0, now - (detail.oldest_ms or 0)) / 1000 if waits else None
@@ -468,7 +466,7 @@ _NO_DETAIL: Final = Detail()
 
 
 def sums(rows: Sequence[QueueRow]) -> Totals:
-    """The sums over all queues that could be read."""
+    """Return the sums over all queues that could be read."""
     return Totals(
         ready=sum(row.ready or 0 for row in rows),
         delayed=sum(row.delayed or 0 for row in rows),

@@ -1,7 +1,7 @@
-"""What a server is, whatever its address: the second check that a server to be written to is not one of production.
+"""Identity of a server, whatever its address: the second check that a server to write to is not production.
 
 A tunnel, a forwarded port, a Sentinel's master or a node of a cluster leads to production under an address that no
-configuration names. Such a server still shows who it is: the run of its process, its replication, its cluster.
+configuration names. Such a server can still be recognised: by the run of its process, its replication, its cluster.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.server import info_fields
+from qdeck._deck.server_info import info_fields
 from qdeck._errors import NotAllowed, QdeckError
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._redis.commands import ask
@@ -28,7 +28,7 @@ _FIELDS: Final = ("run_id", "master_replid")
 
 
 def read_identity() -> Program[frozenset[str]]:
-    """What tells this server from others, as far as it may be read; replicas and cluster nodes share some of it."""
+    """Return what identifies this server, as far as it may be read; replicas and cluster nodes share some of it."""
     replies = yield ask((b"INFO", b"server"), (b"INFO", b"replication"), (b"CLUSTER", b"NODES"))
     *infos, nodes = replies
     for info in infos:
@@ -41,7 +41,7 @@ def read_identity() -> Program[frozenset[str]]:
 
 
 def check(endpoint: Endpoint, production: Sequence[Target]) -> None:
-    """Raises `NotAllowed` when the server is one of production; one that cannot be reached is not compared."""
+    """Raise `NotAllowed` when the server is production; one that cannot be reached is not compared."""
     rivals = [target for target in production if _db(target.url) == endpoint.db]
     if not rivals:
         return

@@ -1,4 +1,4 @@
-"""How the server itself fares: what `INFO` tells, and the commands that took it longest. With plain reads only."""
+"""Statistics of the server: `INFO`, and the commands that took it longest. With plain reads only."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MOST_SLOW: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slow:
-    """One command that took long: when, for how long, and its first words."""
+class SlowCommand:
+    """A command that took long: when, for how long, and its first words."""
 
     at_ms: int
     took_us: int
@@ -27,27 +27,27 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vitals:
-    """What the server tells of itself; empty where the rights do not reach."""
+class ServerStats:
+    """The server's statistics; empty without the right to read them."""
 
     facts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    slow: tuple[Slow, ...] | None = None  # None: it may not be read
+    slow: tuple[SlowCommand, ...] | None = None  # None: it may not be read
     slow_count: int | None = None
 
     def number(self, name: str) -> int | None:
-        """A fact that is a whole number."""
+        """Return a fact that is a whole number."""
         text = self.facts.get(name, "")
         return int(text) if text.lstrip("-").isdigit() else None
 
 
-def read_vitals() -> Program[Vitals]:
-    """One round trip: `INFO`, and the newest entries of the slow log."""
+def read_stats() -> Program[ServerStats]:
+    """Read `INFO` and the newest entries of the slow log, in one round trip."""
     info, slow, count = yield ask((b"INFO",), (b"SLOWLOG", b"GET", MOST_SLOW), (b"SLOWLOG", b"LEN"))
     facts: dict[str, str] = {}
     if isinstance(info, bytes):
         lines = info.decode("utf-8", "replace").splitlines()
         facts = dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
-    return Vitals(
+    return ServerStats(
         facts=MappingProxyType(facts),
         slow=None if is_error(slow) else tuple(_slow(entry) for entry in slow if len(entry) >= 4),
         slow_count=count if isinstance(count, int) else None,
@@ -55,11 +55,11 @@ def read_vitals() -> Program[Vitals]:
 
 
 def count_keys() -> Program[int | None]:
-    """How many keys the server has; None where that may not be asked."""
+    """Return how many keys the server has; None without the right to count them."""
     [count] = yield ask((b"DBSIZE",))
     return count if isinstance(count, int) else None
 
 
-def _slow(entry: list[Any]) -> Slow:
+def _slow(entry: list[Any]) -> SlowCommand:
     words = [word.decode("utf-8", "replace") for word in entry[3][:3] if isinstance(word, bytes)]
-    return Slow(at_ms=int(entry[1]) * 1000, took_us=int(entry[2]), words=tuple(words))
+    return SlowCommand(at_ms=int(entry[1]) * 1000, took_us=int(entry[2]), words=tuple(words))

@@ -1,4 +1,4 @@
-"""How far a walk over many jobs came."""
+"""A walk over the pages of a list of jobs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _MOVING: Final = ("running", "ready")
 
 
-class Walk:
-    """How far a walk over pages came. A job that moves while it goes on is given once."""
+class PageWalk:
+    """The progress of a walk over pages. A job that moves meanwhile is returned once."""
 
     def __init__(self, limit: int | None) -> None:
         self.cursor: str | None = None
@@ -24,7 +24,7 @@ class Walk:
         self._seen: set[str] = set()
 
     def take(self, page: Page) -> Iterator[JobRecord]:
-        """The records of a page that were not given before, within the limit."""
+        """Yield the records of a page that were not returned before, within the limit."""
         self.cursor = page.cursor
         self.goes_on = page.cursor is not None
         for record in page.jobs:

@@ -1,6 +1,6 @@
-"""Values of jobs that may be large: what one request asks of the server is bounded by bytes.
+"""Values of jobs that may be large: what one request reads from the server is bounded by bytes.
 
-The whole server waits for one call, and holds its reply in memory. Small values prove nothing about the next one, so
+The whole server waits for one call, and holds its reply in memory. Small values say nothing about the next one, so
 lengths are read first.
 """
 
@@ -63,7 +63,7 @@ def read_lengths(queue: str, part: str, ids: Sequence[bytes]) -> Program[list[in
 
 
 def _slices(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Parts that one call may carry, each as start, end and bytes."""
+    """Split values into calls, each as start, end and bytes."""
     start = size = 0
     for at, length in enumerate(lengths):
         if at > start and (at - start >= _CALL or size + length > transitions.SLICE_BYTES):
