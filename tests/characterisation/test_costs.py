@@ -19,7 +19,7 @@ import pytest
 from bench.console import Terminal, fill, names
 from characterisation.recorded import check, compare, is_writing
 from support.counting import CountingProxy
-from support.driving import claim
+from support.screens import claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -19,8 +19,7 @@ from qdeck_console.presenters.dead import retry_would
 from qdeck_console.presenters.job_page import relations
 from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.job import JobScreen
-from support.driving import app_on
-from support.screens import app_of, command, fail_next, lines, text, until
+from support.screens import app_of, app_on, command, fail_next, lines, text, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,7 +16,7 @@ from qdeck_console.screens.editor import EditorScreen
 from qdeck_console.screens.prompt import confirmation, live_question
 from qdeck_console.text import plain_signs
 from qdeck_console.textual_compat import strips_of
-from support.driving import app_of, console, until
+from support.screens import app_of, console, until
 from support.still import paint
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import pytest
 from core.adapters.test_conformance import FILL
 from qdeck.admin import NATIVE, Writer
 from support.breaking import HEALTHY, Image, breaks, broken, fill, whole_or_sample
-from support.driving import app_on
-from support.screens import shown, text, until
+from support.screens import app_on, shown, text, until
 
 if TYPE_CHECKING:
     import redis

@@ -10,7 +10,7 @@ from textual import events
 from qdeck_console.screens.palette import PaletteScreen
 from qdeck_console.screens.prompt import Field, Prompt, live_question
 from qdeck_console.widgets.entry import Entry
-from support.driving import app_of, bury, console, row, text, until
+from support.screens import app_of, bury, console, row, text, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot

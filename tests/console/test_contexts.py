@@ -16,8 +16,7 @@ from qdeck_console.contexts import Contexts, opens_read_only
 from qdeck_console.judging import Severity
 from qdeck_console.presenters.frame import Context, hue
 from qdeck_console.screens.queues import QueuesScreen
-from support.driving import app_in
-from support.screens import SEARCH, app_of, command, contexts_of, fill, lines, shown, text, until
+from support.screens import SEARCH, app_in, app_of, command, contexts_of, fill, lines, shown, text, until
 from support.servers import raw_client
 
 if TYPE_CHECKING:

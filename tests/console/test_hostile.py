@@ -12,8 +12,8 @@ from qdeck.admin import QueueRef, State
 from qdeck_console.actions import JOBS, PURGE
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.textual_compat import strips_of
-from support.driving import app_on, lines, until
 from support.hostile import QUEUE, is_clean, poison
+from support.screens import app_on, lines, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,8 +16,7 @@ from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.prompt import Prompt
 from qdeck_console.widgets.lines import LineList
-from support.driving import app_of, console, text, until
-from support.screens import command
+from support.screens import app_of, command, console, text, until
 
 if TYPE_CHECKING:
     import redis

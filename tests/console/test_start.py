@@ -18,8 +18,7 @@ from qdeck_console.actions import TABS
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
 from qdeck_console.theme import INK, PAPER
-from support.driving import app_on
-from support.screens import console
+from support.screens import app_on, console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

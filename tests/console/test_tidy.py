@@ -6,7 +6,7 @@ import gc
 from collections import Counter
 
 from qdeck.admin import Writer
-from support.driving import console, until
+from support.screens import console, until
 
 MAIL = "demo:dev:mail:actions"
 

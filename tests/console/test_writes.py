@@ -11,8 +11,7 @@ import pytest
 
 from qdeck.admin import Dropped, PlanEntry, PlanIndex, Share, check_new_file, new_file
 from qdeck_console.screens.purgeentries import EntriesScreen
-from support.driving import app_of, console, until
-from support.screens import command
+from support.screens import app_of, command, console, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from qdeck._operations import activity
 from qdeck.admin import AsyncWriter, Target, Writer, state_dir
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import LIVE_S, Contexts
-from support.driving import app_of, until
 from support.proxy import FaultProxy
+from support.screens import app_of, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

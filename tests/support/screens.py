@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Input
 
 from qdeck._engine import codec, programs, transitions
 from qdeck._redis import SyncClient
-from qdeck.admin import Writer, load_configuration
+from qdeck.admin import NATIVE, Target, Writer, load_configuration
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
 from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.textual_compat import strips_of
-from support.driving import app_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from textual.pilot import Pilot
+
+    from qdeck.admin import QueueRow
 
 MAIL, SEARCH, HOOKS = "demo:dev:mail:actions", "demo:dev:search:actions", "demo:dev:hooks:actions"
 
@@ -54,6 +55,17 @@ async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: fl
         assert time.monotonic() < last_moment, f"never saw {wanted!r}:\n{shown}"
 
 
+def app_on(url: str, *, title: str = "demo", read_only: bool = False, **target: Any) -> ConsoleApp:
+    """A console on a server, not yet run; `target` is what a context may say of it."""
+    contexts = Contexts(Target(url=url, **{"adapters": (NATIVE,), **target}))
+    return app_in(contexts, title=title, read_only=read_only)
+
+
+def app_in(contexts: Contexts, *, title: str | None = None, read_only: bool = False) -> ConsoleApp:
+    """A console on the context that is chosen, not yet run."""
+    return ConsoleApp(contexts, contexts.describe(contexts.target, read_only=read_only, title=title))
+
+
 @contextlib.asynccontextmanager
 async def shown(app: ConsoleApp, size: tuple[int, int] = (160, 48)) -> AsyncIterator[Pilot[int]]:
     """An app from its first picture on."""
@@ -64,11 +76,9 @@ async def shown(app: ConsoleApp, size: tuple[int, int] = (160, 48)) -> AsyncIter
 
 
 @contextlib.asynccontextmanager
-async def console(
-    url: str, *keys: str, size: tuple[int, int] = (160, 48), read_only: bool = False
-) -> AsyncIterator[Pilot[int]]:
-    """A console on a server, after some keys."""
-    async with shown(app_on(url, read_only=read_only), size) as pilot:
+async def console(url: str, *keys: str, size: tuple[int, int] = (160, 48), **options: Any) -> AsyncIterator[Pilot[int]]:
+    """A console on a server, after some keys; `options` are those of `app_on`."""
+    async with shown(app_on(url, **options), size) as pilot:
         await pilot.press(*keys)
         yield pilot
 
@@ -111,6 +121,36 @@ def run(url: str, op: transitions.Transition[transitions.T]) -> transitions.T:
         return client.run(programs.call(op))
     finally:
         client.close()
+
+
+def claim(
+    url: str, queue: str, free_slots: int = 1, worker: str = "wrk-1", lease_ms: int = 60_000
+) -> list[transitions.ClaimedJob]:
+    """A worker takes jobs."""
+    return run(
+        url, transitions.poll(queue, worker, time.time_ns() // 1000, free_slots=free_slots, lease_ms=lease_ms)
+    ).jobs
+
+
+def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
+    """Makes dead letters that died by themselves, one for each event; nothing else may be ready there."""
+    with Writer(url) as deck:
+        for number in range(len(events)):
+            deck.enqueue(queue, "deliver", [number], {"tenant": "acme"}, retries=0)
+    endings = [
+        transitions.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json(event))
+        for job, event in zip(claim(url, queue, len(events)), events, strict=True)
+    ]
+    run(
+        url,
+        transitions.poll(queue, "wrk-1", time.time_ns() // 1000 + 1, free_slots=0, lease_ms=60_000, endings=endings),
+    )
+
+
+def row(url: str, queue: str) -> QueueRow:
+    """A queue in numbers."""
+    with Writer(url) as deck:
+        return next(row for row in deck.snapshot().queues if queue in (row.name, str(row.ref)))
 
 
 def fill(url: str) -> None:

@@ -16,9 +16,8 @@ from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.palette import PaletteScreen
 from qdeck_console.widgets.lines import LineList
-from support.driving import app_in
 from support.scene import QUEUE, Scene, make_scene
-from support.screens import app_of, contexts_of, lines, shown, text, until
+from support.screens import app_in, app_of, contexts_of, lines, shown, text, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

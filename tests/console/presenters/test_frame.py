@@ -21,7 +21,7 @@ from qdeck_console.screens.prompt import confirmation
 from qdeck_console.terminal import fitting_theme
 from qdeck_console.textual_compat import strips_of
 from qdeck_console.theme import EIGHT_BIT, INK, PALETTES, SIXTEEN, Painter, Palette
-from support.driving import app_of, console, until
+from support.screens import app_of, console, until
 
 if TYPE_CHECKING:
     from qdeck_console.format import Line

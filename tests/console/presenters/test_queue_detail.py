@@ -32,8 +32,7 @@ from qdeck_console.presenters.parts import PLAIN, Naming
 from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer, Grid, list_in_question, total_line
-from support.driving import app_of, bury, console, text, until
-from support.screens import HOOKS, MAIL
+from support.screens import HOOKS, MAIL, app_of, bury, console, text, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

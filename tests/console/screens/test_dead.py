@@ -14,7 +14,7 @@ from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.redrive import RedriveScreen, read_rate
 from qdeck_console.widgets.lines import LineList
-from support.driving import app_of, bury, claim, console, row, run, text, until
+from support.screens import app_of, bury, claim, console, row, run, text, until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,8 @@ from qdeck_console.actions import TABS
 from qdeck_console.cli.output import dumps
 from qdeck_console.documents import document
 from support.commands import runner
-from support.driving import app_on
 from support.scene import QUEUE, make_scene
-from support.screens import app_of, command, shown, until
+from support.screens import app_of, app_on, command, shown, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

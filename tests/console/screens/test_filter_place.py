@@ -14,7 +14,7 @@ from textual.widgets import Input
 from qdeck import InvalidFilter
 from qdeck._filter.errors import explain
 from qdeck.admin import parse
-from support.driving import app_of, console, lines, until
+from support.screens import app_of, console, lines, until
 
 if TYPE_CHECKING:
     from qdeck_console.app import ConsoleApp

@@ -15,8 +15,7 @@ from qdeck_console.presenters.health import Row
 from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.health import HealthScreen, leads_to
-from support.driving import app_in
-from support.screens import SEARCH, app_of, console, fill, lines, shown, text, until
+from support.screens import SEARCH, app_in, app_of, console, fill, lines, shown, text, until
 
 if TYPE_CHECKING:
     import redis

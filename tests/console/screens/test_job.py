@@ -19,9 +19,8 @@ from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.editor import escaped
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.widgets.lines import LineList
-from support.driving import bury
 from support.hostile import is_clean
-from support.screens import HOOKS, app_of, command, console, fail_next, lines, text, until
+from support.screens import HOOKS, app_of, bury, command, console, fail_next, lines, text, until
 
 if TYPE_CHECKING:
     from qdeck_console.presenters.trace import Keyed

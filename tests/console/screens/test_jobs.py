@@ -9,7 +9,7 @@ from qdeck.admin import JobRecord, QueueRef, Writer
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.widgets.lines import LineList
-from support.driving import app_of, bury, claim, console, row, text, until
+from support.screens import app_of, bury, claim, console, row, text, until
 
 if TYPE_CHECKING:
     from pathlib import Path

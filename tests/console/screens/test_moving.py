@@ -17,8 +17,7 @@ from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.stuck import Stuck
 from qdeck_console.screens import job_list
 from qdeck_console.widgets.lines import LineList
-from support.driving import app_of, bury, claim, console, row, text, until
-from support.screens import command, run
+from support.screens import app_of, bury, claim, command, console, row, run, text, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

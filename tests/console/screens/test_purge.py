@@ -10,7 +10,7 @@ from qdeck_console.contexts import Contexts
 from qdeck_console.presenters.purge import age_words, at_least
 from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.screens.purgeentries import EntriesScreen
-from support.driving import app_of, console, row, text, until
+from support.screens import app_of, console, row, text, until
 from support.yard import Yard
 
 if TYPE_CHECKING:

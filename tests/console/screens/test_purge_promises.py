@@ -12,8 +12,7 @@ from qdeck_console.operator import Work
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun
 from qdeck_console.screens.purge import PurgeScreen
-from support.driving import app_of, console, lines, row, text, until
-from support.screens import dry_run
+from support.screens import app_of, console, dry_run, lines, row, text, until
 
 if TYPE_CHECKING:
     import redis

@@ -11,8 +11,7 @@ from qdeck.admin import Writer, load_plan
 from qdeck.messages import _registry as registry
 from qdeck_console.presenters.purge import short_name, within
 from qdeck_console.screens.purgeentries import EntriesScreen
-from support.driving import app_of, console, row, until
-from support.screens import dry_run
+from support.screens import app_of, console, dry_run, row, until
 from support.waiting import age
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from textual.widgets import Input
 
 from qdeck.admin import Writer
 from qdeck_console.operator import Work
-from support.driving import app_of, bury, console, until
-from support.screens import HOOKS, MAIL
+from support.screens import HOOKS, MAIL, app_of, bury, console, until
 
 if TYPE_CHECKING:
     import redis

@@ -9,8 +9,7 @@ import pytest
 
 from qdeck.admin import Writer
 from support.browser import CHROMIUM, browsing
-from support.driving import bury
-from support.screens import HOOKS
+from support.screens import HOOKS, bury
 from support.serving import TOKEN, serving
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from qdeck._engine import keys
 from qdeck.admin import StuckCode, Writer
-from support.driving import claim, row
+from support.screens import claim, row
 
 if TYPE_CHECKING:
     import redis

@@ -10,8 +10,7 @@ import pytest
 from qdeck import NotAllowed
 from qdeck._engine import scripts
 from qdeck.admin import Writer
-from support.driving import bury
-from support.screens import HOOKS
+from support.screens import HOOKS, bury
 
 if TYPE_CHECKING:
     from collections.abc import Callable
