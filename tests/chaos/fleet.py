@@ -7,9 +7,10 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from chaos.jobs import NOTES_URL, QUEUE
-from chaos.ledger import Ledger, wait_until
+from chaos.ledger import Ledger
 from qdeck import chain, group
 from qdeck._engine import programs, transitions
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from chaos.jobs import NOTES, QUEUE
 from core._engine.picture import LIVE, Picture, check_rules, take_picture
 from qdeck._engine import codec, transitions
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     import redis
 
@@ -159,15 +159,6 @@ def pid_of(worker: str) -> int:
 def _sizes(picture: Picture) -> str:
     counts = {state: len(jobs) for state, jobs in picture.zsets.items() if jobs}
     return f"{counts}, outbox {len(picture.outbox)}, wake-up {picture.wakeups}"
-
-
-def wait_until(true: Callable[[], object], timeout_s: float = 60.0, tell: Callable[[], object] = str) -> None:
-    """Waits for a condition, and fails when it does not come true."""
-    last_moment = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > last_moment:
-            raise AssertionError(f"not within {timeout_s} s: {tell()}")
-        time.sleep(0.01)
 
 
 def _killed_too_often(wrong: dict[str, tuple[str, list[str]]]) -> set[str]:

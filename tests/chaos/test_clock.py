@@ -8,9 +8,9 @@ import pytest
 
 from chaos.fleet import Fleet
 from chaos.jobs import make_app
-from chaos.ledger import wait_until
 from qdeck._engine import codec
 from support.clocks import NEEDS_FAKETIME, Clock, server_with_clock
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.jobs import RELEASED
-from chaos.ledger import wait_until
 from chaos.twice import send_twice
 from qdeck._engine import codec
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

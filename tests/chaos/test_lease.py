@@ -15,6 +15,7 @@ from qdeck._rules import health
 from qdeck.adapters.all import Adapters
 from qdeck.admin import NATIVE, Limits, Status
 from support.proxy import Side
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from chaos.fleet import Fleet
 from chaos.jobs import make_app
-from chaos.ledger import wait_until
 from qdeck import ServerRefused, ServerUnreachable
 from qdeck.admin import Writer
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos.ledger import wait_until
 from chaos.test_lease import events_of
 from qdeck import ServerRefused
 from qdeck._engine import codec
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from chaos.fleet import Fleet

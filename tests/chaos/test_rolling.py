@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos.ledger import wait_until
 from chaos.rolling import QUEUE, make_app
 from qdeck._engine import keys, programs, transitions
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

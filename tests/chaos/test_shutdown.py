@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.jobs import QUEUE
-from chaos.ledger import read_notes, wait_until
+from chaos.ledger import read_notes
 from chaos.test_lease import events_of
 from qdeck._engine import codec, keys
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from chaos.fleet import Fleet

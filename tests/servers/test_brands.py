@@ -14,9 +14,10 @@ import pytest
 import qdeck
 from qdeck.admin import Writer
 from servers.load import Load
-from support.beside import Beside, wait_until
+from support.beside import Beside
 from support.brands import Certificate, make_certificate, redis_binary
 from support.clusters import Cluster, Trio, queue_slot, wait_for
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

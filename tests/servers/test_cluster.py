@@ -19,8 +19,9 @@ from qdeck.adapters import NAMES
 from qdeck.admin import AsyncWriter, Writer
 from qdeck_console.embedded_cluster import ask
 from support.agents import running
-from support.beside import Beside, wait_until
+from support.beside import Beside
 from support.clusters import Cluster, queue_slot
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

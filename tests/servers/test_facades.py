@@ -12,8 +12,9 @@ from core.compat.site_tasks import CALLS, CloneFile, FetchFeeds
 from qdeck.compat import ifdb
 from qdeck.compat.scheduler import QueueManager
 from support.agents import running
-from support.beside import Beside, wait_until
+from support.beside import Beside
 from support.clusters import wait_for
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

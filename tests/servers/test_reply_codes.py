@@ -12,8 +12,8 @@ import redis
 from redis.exceptions import ResponseError
 
 from qdeck._redis.errors import ReplyCode, code_of, explain, unknown_command
-from support.beside import wait_until
 from support.brands import redis_binary
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from support.servers import Server

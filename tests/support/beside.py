@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Self
 
 from qdeck.runtime import Worker
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from qdeck import App
-
-
-def wait_until(what: Callable[[], object], timeout_s: float = 40.0, why: str = "") -> None:
-    """Wait for a condition; fail when it does not come."""
-    last_moment = time.monotonic() + timeout_s
-    while not what():
-        if time.monotonic() > last_moment:
-            raise AssertionError(f"did not happen in {timeout_s} s {why}")
-        time.sleep(0.005)
 
 
 class Beside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,9 +12,10 @@ from redis.crc import key_slot
 from qdeck_console.embedded import HOST, EmbeddedServer
 from qdeck_console.embedded_cluster import EmbeddedCluster, ask
 from support.servers import Server
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 MASTER = "mymaster"
@@ -193,15 +195,12 @@ def replicas_of(server: EmbeddedServer) -> int:
     return str(ask(server, "INFO", "replication")).count("state=online")
 
 
-def wait_for(test: Any, what: str, timeout_s: float = 60.0) -> None:
-    """Waits until a test holds; a server that does not answer yet does not count."""
-    last_moment = time.monotonic() + timeout_s
-    while True:
-        try:
-            if test():
-                return
-        except (redis.RedisError, OSError):
-            pass
-        if time.monotonic() > last_moment:
-            raise AssertionError(f"no {what} in {timeout_s:g} s")
-        time.sleep(0.02)
+def wait_for(test: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+    """Wait until a test holds; a server that does not answer yet does not count."""
+
+    def holds() -> object:
+        with contextlib.suppress(redis.RedisError, OSError):
+            return test()
+        return False
+
+    wait_until(holds, timeout_s, f"no {what}")

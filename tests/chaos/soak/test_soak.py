@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from chaos.ledger import wait_until
 from chaos.soak import audit
 from chaos.soak.app import QUEUES
 from chaos.soak.crew import Crew
 from chaos.soak.operator import COMMANDS, FAULTS
 from support.commands import runner
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,11 +14,12 @@ import pytest
 
 import qdeck
 from qdeck.admin import Writer
-from support.beside import Beside, wait_until
+from support.beside import Beside
 from support.commands import runner, write_trusted
 from support.guides import Guide, read_steps
 from support.pages import ROOT
 from support.scene import QUEUE, make_scene
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.beside import wait_until
 from support.commands import Ran, runner
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from qdeck.messages import _registry as registry
 from qdeck_console.presenters.purge import short_name, within
 from qdeck_console.screens.purgeentries import EntriesScreen
 from support.screens import app_of, console, dry_run, row, until
-from support.waiting import age
+from support.temporary import age
 
 if TYPE_CHECKING:
     from pathlib import Path

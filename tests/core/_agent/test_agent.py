@@ -20,6 +20,7 @@ from qdeck.admin import AsyncWriter, Settings, Writer
 from qdeck.messages import _registry as registry
 from qdeck.runtime import Agent
 from support.agents import QUEUE, TOKEN, claim, make_jobs, running
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,13 +41,6 @@ def start(make_process: Callable[..., PythonProcess], url: str, *more: str, toke
 def told(process: PythonProcess, event: str, task: str = "") -> list[dict[str, Any]]:
     events = [json.loads(line) for line in process.stdout]
     return [one for one in events if one["event"] == event and task in ("", one.get("task"))]
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def test_two_agents_do_each_run_once(url: str, raw: redis.Redis, make_process: Callable[..., PythonProcess]) -> None:

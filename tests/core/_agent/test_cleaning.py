@@ -10,7 +10,7 @@ from core._agent.test_metrics import parse
 from qdeck._settings.model import Agent
 from qdeck.admin import Settings, Writer
 from qdeck.messages import _registry as registry
-from support.waiting import age
+from support.temporary import age
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -139,7 +139,8 @@ def test_what_cannot_be_chained_is_named(shop: qdeck.App, wrong: Any) -> None:
 
 
 def test_nested_groups_run_in_their_order(url: str) -> None:
-    from support.beside import Beside, wait_until
+    from support.beside import Beside
+    from support.waiting import wait_until
 
     app = qdeck.App(url, queue="shop:mail:actions")
     order: list[str] = []

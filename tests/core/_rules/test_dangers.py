@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from qdeck import ServerRefused
 from qdeck.admin import Configuration, DoctorCheck, HealthReport, Settings, Status, Target, Writer
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,13 +26,6 @@ def look(url: str) -> tuple[dict[str, DoctorCheck], HealthReport, dict[str, Any]
         found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False).checks
         report = deck.health()
     return {one.name: one for one in found}, report, {check.name: check for check in report.checks}
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_a_server_that_may_throw_data_away(make_server: Callable[..., Server]) -> None:
@@ -96,7 +89,7 @@ def test_a_replica_cannot_be_changed(make_server: Callable[..., Server]) -> None
         job = deck.enqueue(QUEUE, "t")
     replica = make_server("--replicaof", "127.0.0.1", str(master.port))
     with replica.client() as raw:
-        wait_for(lambda: raw.exists(f"{{{QUEUE}}}:ready"))
+        wait_until(lambda: raw.exists(f"{{{QUEUE}}}:ready"))
     found, report, checks = look(replica.url)
     assert (found["role"].ok, checks["role"].status) == (False, Status.DEGRADED)
     assert "Sentinel" in found["role"].hint
@@ -116,7 +109,7 @@ def test_a_server_that_fails_to_save(make_server: Callable[..., Server], tmp_pat
         raw.config_set("dir", str(folder))
         shutil.rmtree(folder)
         raw.bgsave()
-        wait_for(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
+        wait_until(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
         found, report, checks = look(server.url)
         assert (found["saving"].ok, "disk" in found["saving"].hint) == (False, True)
         assert (report.status, checks["saving"].status) == (Status.UNHEALTHY, Status.UNHEALTHY)
@@ -125,6 +118,6 @@ def test_a_server_that_fails_to_save(make_server: Callable[..., Server], tmp_pat
         folder.mkdir()
         raw.config_set("dir", str(folder))
         raw.bgsave()
-        wait_for(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "ok")
+        wait_until(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "ok")
     found, report, _ = look(server.url)
     assert (found["saving"].ok, report.status) == (True, Status.HEALTHY)

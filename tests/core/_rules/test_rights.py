@@ -25,7 +25,7 @@ from support.roles import Roles
 from support.scene import OTHER, QUEUE, make_scene
 from support.screens import text
 from support.servers import raw_client
-from support.waiting import until as become
+from support.waiting import until, wait_until
 from support.walk import walking
 
 if TYPE_CHECKING:
@@ -228,11 +228,6 @@ app.schedule('often', step, 1, cron='* * * * * *')
 """
 
 
-def become_now(what: Callable[[], object]) -> None:
-    """Wait for a condition in blocking code."""
-    asyncio.run(become(what))
-
-
 OPTIONS: dict[str, dict[str, Any]] = {
     "step": {}, "plain": {}, "apart": {"process": True}, "mends": {}, "long": {"lease": 2},
     "fails": {"retries": 1, "retry_delay": 0.05, "on_failure": "mends"},
@@ -264,10 +259,10 @@ def test_producers_and_workers(roles: Roles, make_process: Callable[..., PythonP
     with pytest.raises(core.QdeckError):
         failed.result(timeout=60)
     key = f"{{{QUEUE}}}:"
-    become_now(lambda: roles.raw.zscore(f"{key}running", long.id))
+    wait_until(lambda: roles.raw.zscore(f"{key}running", long.id))
     long.cancel()
-    become_now(lambda: roles.raw.zscore(f"{key}cancelled", long.id))
-    become_now(lambda: roles.raw.hlen(f"{key}last_run"))  # a run of the schedule was settled
+    wait_until(lambda: roles.raw.zscore(f"{key}cancelled", long.id))
+    wait_until(lambda: roles.raw.hlen(f"{key}last_run"))  # a run of the schedule was settled
     process.terminate()
     assert process.wait() == 0, process.output
     app.close()
@@ -323,7 +318,7 @@ async def test_services(roles: Roles) -> None:
     asked = listener.new_action("embedding.count", task_id="t-1")
     await listener.arequest_callback(asked, callback_action_type="embedding.counted")
     await client.anotify("changed", client.new_action("client.changed", correlation_id="c-1"))
-    await become(lambda: set(noted) == {"callback", "event"})
+    await until(lambda: set(noted) == {"callback", "event"})
     for service in (embedding, listener):
         service.stop()
     await asyncio.wait_for(asyncio.gather(*serving), 60)

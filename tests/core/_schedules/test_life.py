@@ -17,7 +17,8 @@ from core._schedules.registering import schedule
 from qdeck._redis import AsyncClient, Endpoint
 from qdeck._schedules import store
 from qdeck._schedules.ticker import Ticker
-from support.beside import Beside, wait_until
+from support.beside import Beside
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from support.beside import Beside, wait_until
+from support.beside import Beside
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,12 +14,14 @@ import pytest
 
 import qdeck
 from qdeck._engine import codec, keys
-from support.beside import Beside, wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import redis
+
+    from support.beside import Beside
 
 QUEUE = "test:actions"
 

@@ -16,7 +16,8 @@ import pytest
 
 import qdeck
 from qdeck._worker.handler_contexts import first_step, further_steps
-from support.beside import Beside, wait_until
+from support.beside import Beside
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

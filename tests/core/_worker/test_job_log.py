@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from qdeck._engine import keys
-from support.beside import Beside, wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
     import qdeck
+    from support.beside import Beside
 
 QUEUE = "test:actions"
 

@@ -11,14 +11,15 @@ import pytest
 
 import qdeck
 from qdeck._engine import keys, programs, transitions
-from support.beside import Beside, wait_until
 from support.proxy import Side
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import redis
 
+    from support.beside import Beside
     from support.proxy import FaultProxy
 
 QUEUE = "test:actions"

@@ -14,7 +14,8 @@ import pytest
 import qdeck
 from qdeck._engine import keys, programs, transitions
 from qdeck.runtime import Worker
-from support.beside import Beside, wait_until
+from support.beside import Beside
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,12 @@ import pytest
 import qdeck
 from qdeck._engine import programs, transitions
 from qdeck._worker.attempt import Attempt
-from support.beside import Beside, wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from support.beside import Beside
 
 
 QUEUE = "test:actions"

@@ -10,7 +10,8 @@ import pytest
 
 import qdeck
 from qdeck._engine import codec, keys
-from support.beside import Beside, wait_until
+from support.beside import Beside
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ import pytest
 import qdeck
 from qdeck._engine import programs, transitions
 from qdeck._redis import AsyncClient, SyncClient
-from support.beside import Beside, wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import redis
 
     from qdeck._redis.commands import Request
+    from support.beside import Beside
 
 
 QUEUE = "test:actions"

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from bench import fairness
 from qdeck._worker.fair_share import FairShare, QueueUse
-from support.beside import Beside, wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import qdeck
+    from support.beside import Beside
 
 QUEUE = "test:actions"
 FAR = "test:far:actions"

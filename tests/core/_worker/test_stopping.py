@@ -14,7 +14,7 @@ import pytest
 
 from qdeck._engine import keys, programs, transitions
 from qdeck._worker.heartbeat import Heartbeat
-from support.beside import Beside, wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import qdeck
     from qdeck._worker.attempt import Attempt
     from qdeck._worker.worker_queue import WorkerQueue
+    from support.beside import Beside
 
 QUEUE = "test:actions"
 FAR = "test:far:actions"

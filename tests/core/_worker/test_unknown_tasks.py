@@ -11,10 +11,12 @@ import pytest
 import qdeck
 from qdeck._engine import codec, keys
 from qdeck_console.presenters.parts import PLAIN
-from support.beside import Beside, wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from support.beside import Beside
 
 QUEUE = "test:actions"
 

@@ -12,7 +12,7 @@ from qdeck.messages import _registry as registry
 from qdeck.messages._batch import MOST_ONE
 from qdeck.testing.adapters import values
 from qdeck_console.__main__ import main
-from support.waiting import age
+from support.temporary import age
 
 if TYPE_CHECKING:
     from collections.abc import Callable

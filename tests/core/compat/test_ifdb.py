@@ -19,7 +19,7 @@ from qdeck._schedules import store
 from qdeck.admin import Writer
 from qdeck.compat import ifdb
 from qdeck.compat.ifdb import Enqueue, EnqueueOrGet, TaskQueue, task_queue
-from support.beside import wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

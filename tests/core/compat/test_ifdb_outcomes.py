@@ -11,11 +11,13 @@ from qdeck._engine import codec
 from qdeck._schedules import store
 from qdeck.compat import ifdb
 from qdeck.compat.ifdb import Enqueue, EnqueueOrGet
-from support.beside import Beside, wait_until
 from support.processes import ROOT
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from support.beside import Beside
 
 PAGE = ROOT / "core" / "docs" / "migrating-from-ifdb.md"
 KEY = f"{{{ifdb.QUEUE}}}"

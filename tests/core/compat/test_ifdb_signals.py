@@ -11,7 +11,7 @@ import pytest
 from core.compat.site_tasks import CloneFile
 from qdeck.compat import ifdb
 from qdeck.compat.ifdb import Enqueue
-from support.beside import wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

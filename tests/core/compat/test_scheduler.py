@@ -13,7 +13,7 @@ import pytest
 import qdeck
 from qdeck._engine import codec
 from qdeck.compat.scheduler import TASK, JobPriority, QueueManager
-from support.beside import wait_until
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

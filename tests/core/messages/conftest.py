@@ -10,7 +10,7 @@ import pytest
 
 import qdeck
 from qdeck.messages import Messenger, Service, SyncDomainQueueManager
-from support.waiting import OWN
+from support.temporary import OWN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

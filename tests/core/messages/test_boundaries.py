@@ -14,7 +14,8 @@ from qdeck.admin import Writer
 from qdeck.messages import DomainAction, Messenger, Names, Service, SyncDomainQueueManager, response_to
 from qdeck.messages import _registry as registry
 from qdeck.messages import _transport as transport
-from support.waiting import OWN, until
+from support.temporary import OWN
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from qdeck._deck.reasons import SkipCode
 from qdeck.admin import Writer
 from qdeck.messages import DomainQueueManager, TaskCleaning
 from qdeck.messages import _batch as cleaned
-from support.waiting import OWN, age
+from support.temporary import OWN, age
 
 if TYPE_CHECKING:
     import redis

@@ -13,7 +13,8 @@ import qdeck
 from qdeck.messages import DomainAction, Messenger, SyncDomainQueueManager, response_to
 from qdeck.messages import _transport as transport
 from qdeck.messages._incoming import Follower
-from support.waiting import OWN, until
+from support.temporary import OWN
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,8 @@ from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
 from qdeck.messages._removal import remove
 from qdeck_console.cli.run import run as cli
-from support.waiting import OWN, age, until
+from support.temporary import OWN, age
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

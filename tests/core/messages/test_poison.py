@@ -17,7 +17,8 @@ from qdeck.messages import _registry as registry
 from qdeck.messages import _transport as transport
 from qdeck.messages._envelopes import new_message_id
 from qdeck.messages._incoming import Follower
-from support.waiting import OWN, until
+from support.temporary import OWN
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from qdeck.messages import _registry as registry
 from qdeck.messages._adapter import TemporaryQueueAdapter
 from qdeck.messages._names import family_of
 from qdeck_console.cli.run import run as cli
-from support.waiting import age
+from support.temporary import age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

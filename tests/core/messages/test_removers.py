@@ -10,7 +10,7 @@ from qdeck import UsageError
 from qdeck.admin import Writer
 from qdeck.messages import Messenger, SyncDomainQueueManager
 from qdeck.messages import _registry as registry
-from support.waiting import OWN
+from support.temporary import OWN
 
 if TYPE_CHECKING:
     import redis

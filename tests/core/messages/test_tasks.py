@@ -10,7 +10,7 @@ import pytest
 from qdeck.admin import AsyncWriter, Writer
 from qdeck.messages import Messenger, OrphanCleaning, SyncDomainQueueManager, TaskCleaning
 from qdeck.messages import _registry as registry
-from support.waiting import OWN, age
+from support.temporary import OWN, age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
