@@ -8,8 +8,7 @@ from qdeck.admin import PlanEntry, PlanIndex, Share, Writer
 from qdeck_console.screens.purgeentries import EntriesScreen
 from qdeck_console.widgets.items import Window
 from qdeck_console.widgets.lines import LineList
-from support.driving import app_of, console, text, until
-from support.screens import dry_run
+from support.screens import app_of, console, dry_run, text, until
 from support.yard import Yard
 
 if TYPE_CHECKING:
