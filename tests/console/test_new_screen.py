@@ -48,7 +48,7 @@ async def work(url: str) -> None:
     """Open the screen with its key, look at it, resume a queue, and search."""
     import qdeck_console
     from qdeck_console.actions import of_scope
-    from support.driving import console, until
+    from support.screens import console, until
 
     assert Path(qdeck_console.__file__).parents[1] != ROOT / "console"
     assert {"resume", "filter", "copy", "write"} <= {action.id for action in of_scope("paused")}
