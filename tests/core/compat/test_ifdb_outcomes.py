@@ -47,9 +47,9 @@ def test_what_the_page_promises(site: ifdb.TaskQueue, raw: Any, work: Callable[.
     seen["copies after three deployments"] = str(sum(row.name == "FetchFeeds" for row in run(store.read())))
     try:
         Enqueue(RecodeGame, 2, dependency="0123")
-        seen["a dependency that nobody knows"] = "is taken"
+        seen["an unknown dependency"] = "is taken"
     except qdeck.UnknownDependency:
-        seen["a dependency that nobody knows"] = "is refused"
+        seen["an unknown dependency"] = "is refused"
     get = Enqueue(RecodeGame, 3, name="r", scheduled_time=later())
     EnqueueOrGet(RecodeGame, 3, name="r", priority=5)
     seen["EnqueueOrGet with priority 5 of a pending task of 100"] = str(priority_of(raw, get))
@@ -73,7 +73,7 @@ def test_what_the_page_promises(site: ifdb.TaskQueue, raw: Any, work: Callable[.
     seen["failure handler gets"] = handler
     why = codec.read_events(raw.hget(f"{KEY}:error", after))[-1]
     seen["a task whose dependency failed"] = "fails, with the reason" if why.kind == "dependency" else why.kind
-    seen["a recurring task that failed for good"] = "goes on"
+    seen["a recurring task that failed permanently"] = "goes on"
     ticks = [job for job in raw.zrange(f"{KEY}:done", 0, -1) if job.startswith(b"cron:FetchFeeds:2")]
     seen["priority of the second run of a recurring task of 50"] = str(priority_of(raw, ticks[0]))
     again = EnqueueOrGet(RecodeGame, 5, name="t")
