@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck.admin import Reader, Writer
-from support.beside import wait_until
 from support.systems import python_with
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
