@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chaos.jobs import QUEUE
-from chaos.ledger import pid_of, read_notes, wait_until
+from chaos.ledger import pid_of, read_notes
 from qdeck._deck import native_queues
 from qdeck._engine import codec, keys
 from qdeck._rules import health
