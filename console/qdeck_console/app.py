@@ -19,7 +19,7 @@ from qdeck import QdeckError
 from qdeck_console import startup
 from qdeck_console.actions import JOBS, QUEUES, TABS, bindings
 from qdeck_console.contexts import Contexts, opens_read_only, read_only_refusal
-from qdeck_console.counted import Cost
+from qdeck_console.counted import RequestCost
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.operator import Operator
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from qdeck.admin import AsyncReader, AsyncWriter, QueueRef, Snapshot, State, Target, Thresholds
-    from qdeck_console.commanding import Command
+    from qdeck_console.commanding import PaletteCommand
     from qdeck_console.console import Watching
-    from qdeck_console.presenters.frame import Context
+    from qdeck_console.presenters.frame import ShownContext
     from qdeck_console.screens.dialog import Dialog
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
     def __init__(
         self,
         contexts: Contexts,
-        context: Context,
+        context: ShownContext,
         *,
         theme: str = "",
         seconds: float | None = None,
@@ -87,7 +87,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.failure: Exception | None = None
         """Why nothing could be opened."""
         self.contexts = contexts
-        self.cost = Cost()
+        self.cost = RequestCost()
         for own in themes():
             self.register_theme(own)
         self.stylesheet = Sheet(variables=self.get_css_variables())
@@ -351,7 +351,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
 
         _ = self.push_screen(dialog, later)
 
-    def _do(self, command: Command | None) -> None:
+    def _do(self, command: PaletteCommand | None) -> None:
         """Does what was chosen, or says why it cannot be done."""
         if command is None:
             return
@@ -398,7 +398,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             self.writing.tell("", ends=True)
         before, feeding = self._reader, self._feeding  # none was made yet when the first one cannot be
         self.contexts.target = target
-        self.context, self.cost = self.contexts.describe(target, read_only=opens_read_only(target)), Cost()
+        self.context, self.cost = self.contexts.describe(target, read_only=opens_read_only(target)), RequestCost()
         self._reader = self._open()
         self.frozen_ms, self.shown = None, Picture()
         self.operator = Operator(self)

@@ -66,7 +66,7 @@ _severity: Final = attrgetter("severity")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class QueueGroup:
     """The head of a group: how urgent its queues are, and how many there are."""
 
     severity: Severity
@@ -214,7 +214,7 @@ class Arranger:
             for entry in part:
                 if asked.sort is Sort.WORST and entry.severity is not last:
                     last = entry.severity
-                    head = Item("", 1 + int(asked.is_tall and bool(items)), Group(last, counts[last]))
+                    head = Item("", 1 + int(asked.is_tall and bool(items)), QueueGroup(last, counts[last]))
                     items.append(head)
                     tops.append(top := top + head.height)
                 key, height = str(entry.row.ref), 2 if reasons_shown and entry.reasons else 1

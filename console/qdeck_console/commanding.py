@@ -22,7 +22,7 @@ _WORD: Final = 600  # the score of letters that begin a word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class PaletteCommand:
     """One line of the palette. With an `argument` it cannot be done yet: that has to be typed."""
 
     title: str
@@ -34,7 +34,7 @@ class Command:
     rank: int = 0
 
 
-def found(console: Console, below: FrameScreen, text: str) -> list[Command]:
+def found(console: Console, below: FrameScreen, text: str) -> list[PaletteCommand]:
     """The commands that answer to what was typed, the best first; those that cannot act come last."""
     word, rest = split(text)
     if word is not None:
@@ -53,33 +53,33 @@ def found(console: Console, below: FrameScreen, text: str) -> list[Command]:
     return [row[-1] for row in sorted(scored, key=lambda row: row[:-1])]
 
 
-def every(console: Console, below: FrameScreen) -> list[Command]:
+def every(console: Console, below: FrameScreen) -> list[PaletteCommand]:
     """All commands: the actions of this screen, the words, the screens, and the actions that work elsewhere."""
     here = {"list", below.SCOPE, "app"}
     mine = [_action(below, action) for action in ACTIONS if here & set(action.scopes)]
     seen = {command.title for command in mine}
     others = [
-        Command(title=action.verb, help=action.help, keys=action.key_name, do=_nothing, rank=3,
+        PaletteCommand(title=action.verb, help=action.help, keys=action.key_name, do=_nothing, rank=3,
                 why_not=f"on {places(action)}")
         for action in ACTIONS
         if not here & set(action.scopes) and action.verb not in seen
     ]  # fmt: skip
     words = [
-        Command(
+        PaletteCommand(
             title=word.name, argument=word.argument, help=word.help, rank=1, do=_bound(console, below, word, ""),
             why_not=why_not(console, word),
         )
         for word in WORDS
     ]  # fmt: skip
     screens = [
-        Command(title=name, help=f"the screen {name}", keys=str(number), rank=2, do=_going(console, name))
+        PaletteCommand(title=name, help=f"the screen {name}", keys=str(number), rank=2, do=_going(console, name))
         for name, number in TABS.items()
         if name in console.MODES
     ]
     return [*mine, *words, *screens, *others]
 
 
-def _action(below: FrameScreen, action: Action) -> Command:
+def _action(below: FrameScreen, action: Action) -> PaletteCommand:
     def do() -> None:
         if action.call:
             below.run_worker(_on_list(below, action.call), exit_on_error=False)
@@ -88,7 +88,7 @@ def _action(below: FrameScreen, action: Action) -> Command:
         else:
             below.action_do(action.id)
 
-    return Command(
+    return PaletteCommand(
         title=below.verb(action),
         help=action.help,
         keys=action.key_name,
@@ -130,17 +130,21 @@ def why_not(console: Console, word: Word) -> str:
     return ""
 
 
-def _with_argument(console: Console, below: FrameScreen, word: Word, rest: str) -> list[Command]:
+def _with_argument(console: Console, below: FrameScreen, word: Word, rest: str) -> list[PaletteCommand]:
     names = _names(console, word)
     if names is None:
         if not rest:
-            return [Command(title=word.name, argument=word.argument, help=word.help, do=_nothing)]
+            return [PaletteCommand(title=word.name, argument=word.argument, help=word.help, do=_nothing)]
         return [
-            Command(title=f"{word.name} {safe_text(rest, limit=200)}", help="", do=_bound(console, below, word, rest))
+            PaletteCommand(
+                title=f"{word.name} {safe_text(rest, limit=200)}", help="", do=_bound(console, below, word, rest)
+            )
         ]
     scored = [(-value, at, name) for at, name in enumerate(names) if (value := score(rest, name)) is not None]
     return [
-        Command(title=name, help=word.help, do=_bound(console, below, word, name), why_not=why_not(console, word))
+        PaletteCommand(
+            title=name, help=word.help, do=_bound(console, below, word, name), why_not=why_not(console, word)
+        )
         for _, _, name in sorted(scored)[:_MOST_NAMES]
     ]
 

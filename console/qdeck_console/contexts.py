@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from qdeck.admin import Activity, AsyncReader, AsyncWriter, Configuration, Target
     from qdeck.admin import ContextSettings as Configured
-    from qdeck_console.counted import Cost
-    from qdeck_console.presenters.frame import Context
+    from qdeck_console.counted import RequestCost
+    from qdeck_console.presenters.frame import ShownContext
 
 LIVE_S: Final = 30 * 60
 
@@ -54,23 +54,23 @@ class Contexts:
         assert found is not None  # noqa: S101 - a name was given
         return found
 
-    def open(self, target: Target, cost: Cost, *, read_only: bool) -> AsyncReader:
+    def open(self, target: Target, cost: RequestCost, *, read_only: bool) -> AsyncReader:
         """Open a server; what is returned is an `AsyncWriter` unless it is `read_only`."""
         return self.reader(target, cost) if read_only else self.writer(target, cost)
 
-    def reader(self, target: Target, cost: Cost) -> AsyncReader:
+    def reader(self, target: Target, cost: RequestCost) -> AsyncReader:
         """Open a server to read from it."""
         from qdeck.admin import AsyncReader
 
         return AsyncReader.at(target, on_request=cost.add)
 
-    def writer(self, target: Target, cost: Cost) -> AsyncWriter:
+    def writer(self, target: Target, cost: RequestCost) -> AsyncWriter:
         """Open a server to read and change it."""
         from qdeck.admin import AsyncWriter
 
         return AsyncWriter.at(target, on_request=cost.add)
 
-    def describe(self, target: Target, *, read_only: bool, title: str | None = None) -> Context:
+    def describe(self, target: Target, *, read_only: bool, title: str | None = None) -> ShownContext:
         """What the bar says about a server."""
         seen = context_at(mask_url(target.url), title or target.name, read_only=read_only)
         locked = f"the context {target.name} says read_only = true" if target.read_only else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-class Cost:
+class RequestCost:
     """What looking costs the server: commands and bytes sent, over the last seconds."""
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from qdeck.admin import AsyncReader, AsyncWriter
     from qdeck_console.contexts import Contexts
-    from qdeck_console.counted import Cost
+    from qdeck_console.counted import RequestCost
     from qdeck_console.feed import Feed, Picture
     from qdeck_console.format import Line
-    from qdeck_console.presenters.frame import Context
+    from qdeck_console.presenters.frame import ShownContext
     from qdeck_console.theme import Painter
 
 Answer = TypeVar("Answer")
@@ -25,9 +25,9 @@ Answer = TypeVar("Answer")
 class Session(Protocol):
     """One context: its reader, its writer while live, its feed, and how the operator is told and asked."""
 
-    context: Context
+    context: ShownContext
     contexts: Contexts
-    cost: Cost
+    cost: RequestCost
     feed: Feed
     shown: Picture
     painter: Painter

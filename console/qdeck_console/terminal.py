@@ -13,7 +13,7 @@ from qdeck_console.web import is_served
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck_console.presenters.frame import Context
+    from qdeck_console.presenters.frame import ShownContext
 
 
 def check_terminal(environment: Mapping[str, str] = os.environ) -> None:
@@ -50,10 +50,10 @@ def fitting_theme(color_system: str | None) -> str:
     return {"standard": "qdeck-16", "256": "qdeck-256"}.get(color_system or "", "qdeck-ink")
 
 
-def context_at(address: str, title: str | None, *, read_only: bool) -> Context:
+def context_at(address: str, title: str | None, *, read_only: bool) -> ShownContext:
     """What the bar says about the deck on a server, whose URL is given without its password."""
-    from qdeck_console.presenters.frame import Context
+    from qdeck_console.presenters.frame import ShownContext
 
     parts = urlsplit(address)
     server = parts.netloc.rpartition("@")[2] + parts.path if parts.netloc else address
-    return Context(title=title or parts.hostname or "local", server=server, read_only=read_only)
+    return ShownContext(title=title or parts.hostname or "local", server=server, read_only=read_only)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qdeck.admin import Code, QueueRow
 from qdeck_console import arranging
-from qdeck_console.arranging import Arranged, Arranger, Asked, Group, Sort
+from qdeck_console.arranging import Arranged, Arranger, Asked, QueueGroup, Sort
 from qdeck_console.judging import Entry, Judged, RowReason, Severity
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_the_worst_come_first_under_the_heads_of_their_groups() -> None:
     made = Arranger().arrange(judged(("a", FINE, 9), ("b", ACT, 1), ("c", ACT, 5), ("d", WATCH, 0)), Asked(), 0.0)
     heads = [item.row for item in made.items if not item.key]
     assert names(made) == ["c", "b", "d", "a"]
-    assert heads == [Group(ACT, 2), Group(WATCH, 1), Group(FINE, 1)]
+    assert heads == [QueueGroup(ACT, 2), QueueGroup(WATCH, 1), QueueGroup(FINE, 1)]
     assert [item.height for item in made.items] == [1, 2, 2, 1, 2, 1, 1], "a reason takes a line of its own"
 
 
@@ -166,5 +166,5 @@ def _check(made: Arranged, queues: Sequence[tuple[str, Severity, int]], asked: A
         item.height for item in made.items
     ]
     assert sum(made.counts.values()) == len(made.entries)
-    heads = [item.row.severity for item in made.items if isinstance(item.row, Group)]
+    heads = [item.row.severity for item in made.items if isinstance(item.row, QueueGroup)]
     assert heads == (sorted({entry.severity for entry in made.entries}) if asked.sort is Sort.WORST else [])

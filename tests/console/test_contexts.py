@@ -14,7 +14,7 @@ from qdeck import NotAllowed
 from qdeck.admin import AsyncWriter, QueueRef
 from qdeck_console.contexts import Contexts, opens_read_only
 from qdeck_console.judging import Severity
-from qdeck_console.presenters.frame import Context, hue
+from qdeck_console.presenters.frame import ShownContext, hue
 from qdeck_console.screens.queues import QueuesScreen
 from support.screens import SEARCH, app_in, app_of, command, contexts_of, fill, lines, shown, text, until
 from support.servers import raw_client
@@ -75,12 +75,12 @@ def reads_only(app: ConsoleApp) -> bool:
 
 
 def test_the_bar_has_the_colour_of_its_context_but_production_its_own() -> None:
-    blue = hue(Context(title="x", server="", colour="blue"), production=False)
+    blue = hue(ShownContext(title="x", server="", colour="blue"), production=False)
     assert (blue.ground, blue.text) == ("#1F4E8C", "#FFFFFF")
-    assert hue(Context(title="x", server="", colour="#FFEE00"), production=False).text == "#101315"
-    assert hue(Context(title="x", server="", colour="blue", read_only=True), production=True).ground == "prod"
-    assert hue(Context(title="x", server="", colour="blue"), production=True).ground == "live"
-    assert hue(Context(title="x", server="", colour="nonsense"), production=False).ground == "bar"
+    assert hue(ShownContext(title="x", server="", colour="#FFEE00"), production=False).text == "#101315"
+    assert hue(ShownContext(title="x", server="", colour="blue", read_only=True), production=True).ground == "prod"
+    assert hue(ShownContext(title="x", server="", colour="blue"), production=True).ground == "live"
+    assert hue(ShownContext(title="x", server="", colour="nonsense"), production=False).ground == "bar"
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])

@@ -21,7 +21,7 @@ from qdeck.testing import Past
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
 from qdeck_console.demo import names, others, seed, tasks
-from qdeck_console.presenters.frame import Context
+from qdeck_console.presenters.frame import ShownContext
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.textual_compat import strips_of
 from support.rows import Frame, Row
@@ -218,7 +218,7 @@ async def drawn_console(
     two of them, of which one is a production.
     """
     reader = LosingReader(url)
-    context = Context(
+    context = ShownContext(
         title="shop", server=SERVER, environment=environment, read_only=read_only,
         live_until=50_000.0 + 29 * 60 if live else None,
         told="live since 12:03 by ana: INC-2291" if live else "",

@@ -33,10 +33,10 @@ from qdeck_console import screens
 from qdeck_console.actions import PURGE
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
-from qdeck_console.counted import Cost
+from qdeck_console.counted import RequestCost
 from qdeck_console.demo import names, seed
 from qdeck_console.demo.seed import Seeder
-from qdeck_console.presenters.frame import Context
+from qdeck_console.presenters.frame import ShownContext
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.job import JobScreen
@@ -99,7 +99,7 @@ class StillReader(AsyncWriter):
 class StillContexts(Contexts):
     """A server on which no time passes."""
 
-    def open(self, target: Target, _cost: Cost, *, read_only: bool) -> StillReader:
+    def open(self, target: Target, _cost: RequestCost, *, read_only: bool) -> StillReader:
         """Open the server; what the console may do there is up to the console."""
         return StillReader(target.url, adapters=target.adapters or [NATIVE])
 
@@ -128,7 +128,7 @@ def _fixed(item: Item, reply: Any) -> Any:
     return [_ANSWERS.get(raw_of(command[0]), one) for command, one in zip(commands, reply, strict=True)]
 
 
-class FixedCost(Cost):
+class FixedCost(RequestCost):
     """What looking costs, the same at all times."""
 
     def per_second(self) -> tuple[float, float]:
@@ -350,7 +350,7 @@ class StillFrame:
 
 async def frames(url: str, size: tuple[int, int], *, theme: str = "qdeck-ink", only: str = "") -> dict[str, StillFrame]:
     """Walks through the screens and takes a frame of each, or of one."""
-    context = Context(title="demo", server="redis-3.eu:6379/0", environment="dev")
+    context = ShownContext(title="demo", server="redis-3.eu:6379/0", environment="dev")
     found: dict[str, StillFrame] = {}
     with still_time():
         app = ConsoleApp(StillContexts(Target(url=url)), context, theme=theme)

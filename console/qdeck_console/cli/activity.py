@@ -12,7 +12,7 @@ import click
 from qdeck.admin import iso
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import Column, dumps, note, table, write_text
+from qdeck_console.cli.output import TextColumn, dumps, note, table, write_text
 
 if TYPE_CHECKING:
     from qdeck.admin import Activity
@@ -49,13 +49,13 @@ def _read_since(text: str) -> int:
 
 
 _COLUMNS = (
-    Column("at"),
-    Column("who", most=40),
-    Column("verb"),
-    Column("counts", most=60),
-    Column("outcome"),
-    Column("where", most=60),
-    Column("batch", most=40),
+    TextColumn("at"),
+    TextColumn("who", most=40),
+    TextColumn("verb"),
+    TextColumn("counts", most=60),
+    TextColumn("outcome"),
+    TextColumn("where", most=60),
+    TextColumn("batch", most=40),
 )
 
 

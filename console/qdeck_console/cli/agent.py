@@ -59,10 +59,10 @@ def _make(purge_every: float | None, health_every: float | None, clean_every: fl
         read_only_hint=read_only_hint(target, given.confirm),
         adapters=given.adapters,
     )
-    return Agent(target.url, options, on_event=_Events(as_json=given.as_json))
+    return Agent(target.url, options, on_event=_AgentEvents(as_json=given.as_json))
 
 
-class _Events:
+class _AgentEvents:
     """Writes what an agent tells, a line each."""
 
     def __init__(self, *, as_json: bool) -> None:

@@ -27,7 +27,7 @@ OPTIONS_THAT_WRITE: Final = frozenset({"--yes", "--apply", "--now", "--confirm",
 _TAKE_A_VALUE: Final = ("--url", "--context", "--config", "--confirm", "--adapter", "--layout")
 
 
-class Settings(NamedTuple):
+class CommandOptions(NamedTuple):
     """The options that every command takes, before or after its name."""
 
     url: str | None
@@ -151,11 +151,11 @@ def need_writable(url: str | None = None) -> Target:
     return given.target()
 
 
-def settings() -> Settings:
+def settings() -> CommandOptions:
     """The shared options as they were given; the environment names the server when no option does."""
     meta = click.get_current_context().meta
     url = meta.get(f"{_META}url") or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL")
-    return Settings(
+    return CommandOptions(
         url,
         meta.get(f"{_META}adapter", ()),
         meta.get(f"{_META}as_json", False),
@@ -211,7 +211,7 @@ def shared_options() -> list[click.Parameter]:
     ]
 
 
-class Command(click.Command):
+class CliCommand(click.Command):
     """A command with the shared options."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -225,9 +225,9 @@ class Command(click.Command):
         return super().invoke(ctx)
 
 
-def command(name: str, **more: Any) -> Callable[[Callable[..., Any]], Command]:
+def command(name: str, **more: Any) -> Callable[[Callable[..., Any]], CliCommand]:
     """Makes a command of a function."""
-    return click.command(name, cls=Command, **more)
+    return click.command(name, cls=CliCommand, **more)
 
 
 class VerbGroup(click.Group):

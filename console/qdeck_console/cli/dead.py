@@ -8,11 +8,11 @@ import click
 
 from qdeck.admin import iso
 from qdeck_console import documents
-from qdeck_console.cli.base import Command, VerbGroup, settings
+from qdeck_console.cli.base import CliCommand, VerbGroup, settings
 from qdeck_console.cli.job import edit_command
 from qdeck_console.cli.jobs import Cut
 from qdeck_console.cli.operate import act, act_options, check_filter, plain_queue, priority_option, where_option
-from qdeck_console.cli.output import Column, JsonList, age, dumps, note, note_unread, number, table, write_text
+from qdeck_console.cli.output import JsonList, TextColumn, age, dumps, note, note_unread, number, table, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def _records(
             return
 
 
-@dead.command("list", cls=Command, short_help="Lists dead letters, or groups of them.")
+@dead.command("list", cls=CliCommand, short_help="Lists dead letters, or groups of them.")
 @click.argument("queue", required=False)
 @where_option
 @click.option("--group", is_flag=True, help="By error class and shape of message.")
@@ -83,13 +83,13 @@ def list_dead(ctx: click.Context, queue: str | None, where: str, limit: int | No
 
 
 _COLUMNS = (
-    Column("queue", most=60),
-    Column("id", most=40),
-    Column("task", most=40),
-    Column("attempts", right=True),
-    Column("died", right=True),
-    Column("error", most=80),
-    Column("payload", most=60),
+    TextColumn("queue", most=60),
+    TextColumn("id", most=40),
+    TextColumn("task", most=40),
+    TextColumn("attempts", right=True),
+    TextColumn("died", right=True),
+    TextColumn("error", most=80),
+    TextColumn("payload", most=60),
 )
 
 
@@ -121,11 +121,11 @@ def _list_groups(queue: str | None, where: str, limit: int | None) -> int:
 
 
 _GROUP_COLUMNS = (
-    Column("count", right=True),
-    Column("queue", most=60),
-    Column("error", most=40),
-    Column("message", most=120),
-    Column("last"),
+    TextColumn("count", right=True),
+    TextColumn("queue", most=60),
+    TextColumn("error", most=40),
+    TextColumn("message", most=120),
+    TextColumn("last"),
 )
 
 
@@ -134,7 +134,7 @@ def _group_cells(group: Group, reader: Reader) -> list[str]:
     return [number(group.count), reader.label(group.ref), group.error_class, group.message_shape, last]
 
 
-@dead.command("retry", cls=Command, short_help="Lets dead letters run again.")
+@dead.command("retry", cls=CliCommand, short_help="Lets dead letters run again.")
 @act_options
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="So many first; the rest if they succeed.")
 @priority_option
@@ -146,14 +146,14 @@ def retry(queue: str | None, **options: Any) -> None:
     act("retry", queue, **options)
 
 
-@dead.command("discard", cls=Command, short_help="Removes dead letters.")
+@dead.command("discard", cls=CliCommand, short_help="Removes dead letters.")
 @act_options
 def discard(queue: str | None, **options: Any) -> None:
     """Removes the dead letters that match, with all that is kept about them."""
     act("discard", queue, states=() if options["plan_ref"] else ("dead",), **options)
 
 
-@dead.command("export", cls=Command, short_help="Writes dead letters as lines of JSON.")
+@dead.command("export", cls=CliCommand, short_help="Writes dead letters as lines of JSON.")
 @click.argument("queue", required=False)
 @where_option
 @click.option("--id", "ids", multiple=True, metavar="ID", help="This job; repeats.")

@@ -7,7 +7,7 @@ import click
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import (
-    Column,
+    TextColumn,
     note,
     note_unread,
     table,
@@ -28,7 +28,7 @@ def find(ctx: click.Context, job_id: str) -> None:
         write_json([documents.found(place) for place in places])
     else:
         table(
-            [Column("queue", most=200), Column("state"), Column("adapter"), Column("id", most=128)],
+            [TextColumn("queue", most=200), TextColumn("state"), TextColumn("adapter"), TextColumn("id", most=128)],
             ([reader.label(place.ref), place.state, place.adapter, place.id] for place in places),
         )
     if not places:

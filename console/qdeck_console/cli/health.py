@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import Column, age, line, note_once, number, safe, styled, table, write_json
+from qdeck_console.cli.output import TextColumn, age, line, note_once, number, safe, styled, table, write_json
 
 if TYPE_CHECKING:
     from qdeck.admin import Check, Finding, HealthReport
@@ -102,8 +102,8 @@ def _print(report: HealthReport) -> None:
         words = f"  {safe(finding.text)}{_since(report, finding)}"
         line(styled(words, fg=_COLOURS[finding.severity.value]))
     line()
-    columns = [Column("check"), Column(""), Column("value", right=True), Column("limit", right=True)]
-    table([*columns, Column("detail", most=200)], map(_check_cells, report.checks))
+    columns = [TextColumn("check"), TextColumn(""), TextColumn("value", right=True), TextColumn("limit", right=True)]
+    table([*columns, TextColumn("detail", most=200)], map(_check_cells, report.checks))
     cells = [
         [ref.label(seen.shared), state, number(row.size), age(row.oldest_age), age(row.avg_age),
          number(row.stuck_count)]
@@ -113,8 +113,8 @@ def _print(report: HealthReport) -> None:
     ]  # fmt: skip
     if cells:
         line()
-        titles = [Column(title, right=True) for title in ("jobs", "oldest", "average", "stuck")]
-        table([Column("queue", most=100), Column("state"), *titles], cells)
+        titles = [TextColumn(title, right=True) for title in ("jobs", "oldest", "average", "stuck")]
+        table([TextColumn("queue", most=100), TextColumn("state"), *titles], cells)
     line()
     line(
         f"{number(errors.dead)} dead, {number(errors.stuck)} stuck, {number(errors.late)} late, "

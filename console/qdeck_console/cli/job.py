@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qdeck_console import documents
-from qdeck_console.cli.base import Command, VerbGroup, command, settings
+from qdeck_console.cli.base import CliCommand, VerbGroup, command, settings
 from qdeck_console.cli.operate import plain_queue
 from qdeck_console.cli.output import (
     age,
@@ -98,9 +98,9 @@ def edit(queue: str, job_id: str, payload: Any, reason: str) -> None:
         ctx.exit(show_batch(writer.edit(draft, text, reason), as_json=given.as_json))
 
 
-def edit_command(name: str) -> Command:
+def edit_command(name: str) -> CliCommand:
     """A command that edits one job."""
-    return click.command(name, cls=Command, short_help="Edits a payload, and retries.")(_edit_options(edit))
+    return click.command(name, cls=CliCommand, short_help="Edits a payload, and retries.")(_edit_options(edit))
 
 
 job = VerbGroup("job", default="show", help="All about one job; or edits it: qdeck job edit QUEUE ID.")

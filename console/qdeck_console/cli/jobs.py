@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qdeck_console import documents
-from qdeck_console.cli.base import Command, VerbGroup, read_priority, settings
+from qdeck_console.cli.base import CliCommand, VerbGroup, read_priority, settings
 from qdeck_console.cli.operate import STATES, act, act_options, check_filter, state_option, where_option
-from qdeck_console.cli.output import Column, JsonList, age, dumps, note, number, table
+from qdeck_console.cli.output import JsonList, TextColumn, age, dumps, note, number, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ jobs = VerbGroup("jobs", default="list", help="Lists the jobs of a queue, or act
 _state = click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only this state; repeats.")
 
 
-@jobs.command("list", cls=Command, short_help="Lists the jobs of a queue.")
+@jobs.command("list", cls=CliCommand, short_help="Lists the jobs of a queue.")
 @click.argument("queue")
 @_state
 @where_option
@@ -66,15 +66,15 @@ class Cut:
 
 
 _COLUMNS: Final = (
-    Column("id", most=40),
-    Column("state"),
-    Column("task", most=40),
-    Column("prio", right=True),
-    Column("attempts", right=True),
-    Column("age", right=True),
-    Column("worker", most=40),
-    Column("error", most=60),
-    Column("payload", most=80),
+    TextColumn("id", most=40),
+    TextColumn("state"),
+    TextColumn("task", most=40),
+    TextColumn("prio", right=True),
+    TextColumn("attempts", right=True),
+    TextColumn("age", right=True),
+    TextColumn("worker", most=40),
+    TextColumn("error", most=60),
+    TextColumn("payload", most=80),
 )
 
 
@@ -95,7 +95,7 @@ def _cells(record: JobRecord) -> list[str]:
     ]
 
 
-@jobs.command("cancel", cls=Command, short_help="Cancels waiting jobs; running ones are told.")
+@jobs.command("cancel", cls=CliCommand, short_help="Cancels waiting jobs; running ones are told.")
 @act_options
 @state_option
 def cancel(queue: str | None, **options: Any) -> None:
@@ -103,7 +103,7 @@ def cancel(queue: str | None, **options: Any) -> None:
     act("cancel", queue, need_queue=True, **options)
 
 
-@jobs.command("discard", cls=Command, short_help="Removes jobs with all that is kept about them.")
+@jobs.command("discard", cls=CliCommand, short_help="Removes jobs with all that is kept about them.")
 @act_options
 @state_option
 def discard(queue: str | None, **options: Any) -> None:
@@ -111,7 +111,7 @@ def discard(queue: str | None, **options: Any) -> None:
     act("discard", queue, need_queue=True, **options)
 
 
-@jobs.command("complete", cls=Command, short_help="Of other adapters: ends entries as if they went well.")
+@jobs.command("complete", cls=CliCommand, short_help="Of other adapters: ends entries as if they went well.")
 @act_options
 @state_option
 def complete(queue: str | None, **options: Any) -> None:
@@ -119,7 +119,7 @@ def complete(queue: str | None, **options: Any) -> None:
     act("complete", queue, need_queue=True, **options)
 
 
-@jobs.command("move", cls=Command, short_help="Moves waiting jobs to another queue.")
+@jobs.command("move", cls=CliCommand, short_help="Moves waiting jobs to another queue.")
 @act_options
 @state_option
 @click.option("--to", "target", metavar="QUEUE", help="The queue that they go to.")
@@ -128,7 +128,7 @@ def move(queue: str | None, **options: Any) -> None:
     act("move", queue, need_queue=True, **options)
 
 
-@jobs.command("run", cls=Command, short_help="Lets delayed jobs run now.")
+@jobs.command("run", cls=CliCommand, short_help="Lets delayed jobs run now.")
 @act_options
 @state_option
 def run(queue: str | None, **options: Any) -> None:
@@ -136,7 +136,7 @@ def run(queue: str | None, **options: Any) -> None:
     act("run", queue, need_queue=True, **options)
 
 
-@jobs.command("reprioritise", cls=Command, short_help="Changes the priority of waiting jobs.")
+@jobs.command("reprioritise", cls=CliCommand, short_help="Changes the priority of waiting jobs.")
 @act_options
 @state_option
 @click.option("--priority", metavar="N", help="0 (first) to 899, or CRITICAL, HIGH, NORMAL, LOW.")

@@ -166,7 +166,7 @@ def _width(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """A column of a table: its title, which side it keeps to, and how wide it may be."""
 
     title: str
@@ -174,7 +174,7 @@ class Column(NamedTuple):
     most: int = 60
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> int:
+def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> int:
     """Writes rows in aligned columns as they come, and returns how many there were."""
     items = iter(rows)
     first = [_cells(columns, row) for row in islice(items, _LOOKAHEAD)]
@@ -190,7 +190,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> int:
     return count
 
 
-def _cells(columns: Sequence[Column], row: Sequence[str]) -> list[str]:
+def _cells(columns: Sequence[TextColumn], row: Sequence[str]) -> list[str]:
     return [_cut(safe(cell), column.most) for column, cell in zip(columns, row, strict=True)]
 
 
@@ -198,7 +198,7 @@ def _cut(text: str, most: int) -> str:
     return text if _width(text) <= most else text[: most - 1] + "…"
 
 
-def _aligned(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str], room: int | None) -> str:
+def _aligned(columns: Sequence[TextColumn], widths: Sequence[int], row: Sequence[str], room: int | None) -> str:
     padded = []
     for column, width, cell in zip(columns, widths, row, strict=True):
         gap = " " * max(0, width - _width(cell))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import Feature, counted, has_feature, iso
 from qdeck_console import documents
 from qdeck_console.cli.output import (
-    Column,
+    TextColumn,
     line,
     note,
     note_skips,
@@ -144,10 +144,17 @@ def _print_plan(plan: Plan) -> None:
     for caution in tail.cautions:
         line(f"mind: {safe(caution.text)}")
     if any(not has_feature(adapter, Feature.STATES) for adapter in plan.adapters):  # a verb does what each says
-        columns = [Column("queue", most=60), Column("id", most=60), Column("state"), Column("change", most=100)]
+        columns = [
+            TextColumn("queue", most=60),
+            TextColumn("id", most=60),
+            TextColumn("state"),
+            TextColumn("change", most=100),
+        ]
         table(columns, ([plan.label(e.ref), e.id, e.state, e.reason] for e in islice(plan.entries(), SHOWN)))
     else:
-        table([Column("id", most=128), Column("state")], ([e.id, e.state] for e in islice(plan.entries(), SHOWN)))
+        table(
+            [TextColumn("id", most=128), TextColumn("state")], ([e.id, e.state] for e in islice(plan.entries(), SHOWN))
+        )
     if plan.count > SHOWN:
         line(f"and {plan.count - SHOWN:,} more (--json has all of them)")
     if plan.count:

@@ -11,7 +11,7 @@ import click
 from qdeck.admin import counted, iso
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import (
-    Column,
+    TextColumn,
     age,
     line,
     safe,
@@ -87,11 +87,16 @@ def _print_plan(plan: Plan) -> None:
     if not plan.count:
         return
     line()
-    table([Column("rule"), Column("entries", right=True)], ([rule, f"{n:,}"] for rule, n in tail.rules.items()))
+    table([TextColumn("rule"), TextColumn("entries", right=True)], ([rule, f"{n:,}"] for rule, n in tail.rules.items()))
     line()
-    columns = [Column("queue", most=60), Column("id", most=40), Column("verb"), Column("age", right=True)]
+    columns = [
+        TextColumn("queue", most=60),
+        TextColumn("id", most=40),
+        TextColumn("verb"),
+        TextColumn("age", right=True),
+    ]
     table(
-        [*columns, Column("reason", most=200)],
+        [*columns, TextColumn("reason", most=200)],
         ([plan.label(entry.ref), *_cells(entry)] for entry in islice(plan.entries(), SHOWN)),
     )
     if plan.count > SHOWN:

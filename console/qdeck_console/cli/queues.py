@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from qdeck_console import documents
-from qdeck_console.cli.base import Command, VerbGroup, settings
+from qdeck_console.cli.base import CliCommand, VerbGroup, settings
 from qdeck_console.cli.output import line, note_once, safe, write_json
 from qdeck_console.cli.status import queue_table
 
 queues = VerbGroup("queues", default="list", help="Lists the queues, pauses and resumes them.")
 
 
-@queues.command("list", cls=Command, short_help="Lists the queues.")
+@queues.command("list", cls=CliCommand, short_help="Lists the queues.")
 def list_queues() -> None:
     """Lists the queues, without a verdict: that is qdeck status."""
     given = settings()
@@ -26,14 +26,14 @@ def list_queues() -> None:
         line("no queues")
 
 
-@queues.command("pause", cls=Command, short_help="Lets nothing more start from a queue.")
+@queues.command("pause", cls=CliCommand, short_help="Lets nothing more start from a queue.")
 @click.argument("queue")
 def pause(queue: str) -> None:
     """Lets nothing more start from a queue until it is resumed; what runs goes on, and jobs can still be made."""
     _set(queue, paused=True)
 
 
-@queues.command("resume", cls=Command, short_help="Lets a paused queue go on.")
+@queues.command("resume", cls=CliCommand, short_help="Lets a paused queue go on.")
 @click.argument("queue")
 def resume(queue: str) -> None:
     """Lets a paused queue go on."""

@@ -9,15 +9,15 @@ import click
 
 from qdeck.admin import iso
 from qdeck_console import documents
-from qdeck_console.cli.base import Command, VerbGroup, explicit_url, need_writable, read_priority, settings
+from qdeck_console.cli.base import CliCommand, VerbGroup, explicit_url, need_writable, read_priority, settings
 from qdeck_console.cli.enqueue import read_json
-from qdeck_console.cli.output import Column, age, line, note, safe, table, write_json
+from qdeck_console.cli.output import TextColumn, age, line, note, safe, table, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck.admin import Reader, ScheduleRow
-    from qdeck_console.cli.base import Settings
+    from qdeck_console.cli.base import CommandOptions
 
 schedule = VerbGroup("schedule", help="Lists, adds, changes, pauses and runs cron rules.", default="list")
 
@@ -40,7 +40,7 @@ def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@schedule.command("sync", cls=Command, short_help="Registers the schedules that an app declares.")
+@schedule.command("sync", cls=CliCommand, short_help="Registers the schedules that an app declares.")
 @click.argument("app_ref", metavar="MODULE:APP")
 @click.option("--tasks", "modules", multiple=True, metavar="MODULE", help="A module that declares them; repeats.")
 def sync(app_ref: str, modules: tuple[str, ...]) -> None:
@@ -63,11 +63,11 @@ def sync(app_ref: str, modules: tuple[str, ...]) -> None:
     done = app.sync_schedules()
     if given.as_json:
         write_json([{"name": name, "change": change} for name, change in done.items()])
-    elif not table([Column("schedule"), Column("change")], [list(pair) for pair in done.items()]):
+    elif not table([TextColumn("schedule"), TextColumn("change")], [list(pair) for pair in done.items()]):
         note(f"qdeck: {app_ref} declares no schedules")
 
 
-@schedule.command("list", cls=Command, short_help="All schedules, with their next and last runs.")
+@schedule.command("list", cls=CliCommand, short_help="All schedules, with their next and last runs.")
 def list_() -> None:
     """Lists all schedules: when their jobs come next, and what became of the last."""
     given = settings()
@@ -76,7 +76,7 @@ def list_() -> None:
     if given.as_json:
         write_json([documents.schedule(row) for row in rows])
         return
-    columns = [Column(title) for title in ("name", "queue", "task", "cron", "tz", "next", "last", "outcome", "")]
+    columns = [TextColumn(title) for title in ("name", "queue", "task", "cron", "tz", "next", "last", "outcome", "")]
     shown = table(columns, [_cells(row) for row in rows])
     for row in rows:
         if row.problem:
@@ -87,7 +87,7 @@ def list_() -> None:
         note("qdeck: no schedules")
 
 
-@schedule.command("add", cls=Command, short_help="Adds a schedule, or replaces the one of that name.")
+@schedule.command("add", cls=CliCommand, short_help="Adds a schedule, or replaces the one of that name.")
 @click.argument("name")
 @click.argument("queue")
 @click.argument("task")
@@ -105,7 +105,7 @@ def add(name: str, queue: str, task: str, **options: Any) -> None:
         _tell(given, writer, name, {"made": "added", "changed": "changed", "same": "there already"}[word])
 
 
-@schedule.command("edit", cls=Command, short_help="Changes a schedule; what is not given stays.")
+@schedule.command("edit", cls=CliCommand, short_help="Changes a schedule; what is not given stays.")
 @click.argument("name")
 @click.option("--cron", metavar="RULE", help="Five fields, such as '*/30 * * * *'.")
 @_rule_options
@@ -118,7 +118,7 @@ def edit(name: str, **options: Any) -> None:
         _tell(given, writer, name, "changed")
 
 
-@schedule.command("remove", cls=Command, short_help="Removes a schedule; jobs that it made stay.")
+@schedule.command("remove", cls=CliCommand, short_help="Removes a schedule; jobs that it made stay.")
 @click.argument("name")
 def remove(name: str) -> None:
     """Removes a schedule. Jobs that it made stay. A program that declares it adds it again when it starts."""
@@ -132,21 +132,21 @@ def remove(name: str) -> None:
         line(f"{safe(name)} is removed")
 
 
-@schedule.command("pause", cls=Command, short_help="Makes no more jobs until it is resumed.")
+@schedule.command("pause", cls=CliCommand, short_help="Makes no more jobs until it is resumed.")
 @click.argument("name")
 def pause(name: str) -> None:
     """Lets a schedule make no more jobs until it is resumed; also when a program declares it again."""
     _enable(name, enabled=False)
 
 
-@schedule.command("resume", cls=Command, short_help="Lets a paused schedule go on.")
+@schedule.command("resume", cls=CliCommand, short_help="Lets a paused schedule go on.")
 @click.argument("name")
 def resume(name: str) -> None:
     """Lets a paused schedule go on with its next turn; those of the pause are not made up for."""
     _enable(name, enabled=True)
 
 
-@schedule.command("run", cls=Command, short_help="Makes a job now, out of turn.")
+@schedule.command("run", cls=CliCommand, short_help="Makes a job now, out of turn.")
 @click.argument("name")
 def run(name: str) -> None:
     """Makes a job now, out of turn. The turns of the schedule stay as they are."""
@@ -187,7 +187,7 @@ def _find(reader: Reader, name: str) -> ScheduleRow:
     return next((row for row in reader.schedules() if row.name == name), ScheduleRow(name=name))
 
 
-def _tell(given: Settings, reader: Reader, name: str, word: str) -> None:
+def _tell(given: CommandOptions, reader: Reader, name: str, word: str) -> None:
     if given.as_json:
         write_json(documents.schedule(_find(reader, name)))
         return

@@ -9,7 +9,7 @@ import click
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import (
-    Column,
+    TextColumn,
     age,
     line,
     note_once,
@@ -66,7 +66,7 @@ def _print_status(seen: Snapshot) -> None:
 
 def queue_table(seen: Snapshot) -> int:
     """Writes the queues as a table, and returns how many there are."""
-    columns = [Column("queue", most=100), *(Column(title, right=True) for title in _NUMBERS), Column("")]
+    columns = [TextColumn("queue", most=100), *(TextColumn(title, right=True) for title in _NUMBERS), TextColumn("")]
     return table(columns, ([row.ref.label(seen.shared), *_queue_cells(row)] for row in seen.queues))
 
 

@@ -13,7 +13,7 @@ from qdeck_console.cli.operate import (
     plain_queue,
     where_option,
 )
-from qdeck_console.cli.output import Column, JsonList, age, note, note_unread, table
+from qdeck_console.cli.output import JsonList, TextColumn, age, note, note_unread, table
 
 if TYPE_CHECKING:
     from qdeck.admin import Reader, StuckJob
@@ -53,13 +53,13 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
 
 
 _COLUMNS = (
-    Column("queue", most=60),
-    Column("id", most=40),
-    Column("why"),
-    Column("for", right=True),
-    Column("worker", most=40),
-    Column("alive"),
-    Column("task", most=40),
+    TextColumn("queue", most=60),
+    TextColumn("id", most=40),
+    TextColumn("why"),
+    TextColumn("for", right=True),
+    TextColumn("worker", most=40),
+    TextColumn("alive"),
+    TextColumn("task", most=40),
 )
 
 

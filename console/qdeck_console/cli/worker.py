@@ -54,7 +54,7 @@ def worker(
 
         log_to_stderr(log_level or "warning", as_json=log_json)
     with _stdout_for_events(as_json=given.as_json) as out:
-        ended = _work(app_ref, modules, weights, concurrency, url, _Events(out, as_json=given.as_json))
+        ended = _work(app_ref, modules, weights, concurrency, url, _WorkerEvents(out, as_json=given.as_json))
     if ended == "reload":
         sys.stdout.flush()
         # A new process, because modules that changed cannot be loaded anew with certainty.
@@ -62,7 +62,12 @@ def worker(
 
 
 def _work(
-    app_ref: str, modules: tuple[str, ...], weights: dict[str, int], concurrency: int, url: str | None, tell: _Events
+    app_ref: str,
+    modules: tuple[str, ...],
+    weights: dict[str, int],
+    concurrency: int,
+    url: str | None,
+    tell: _WorkerEvents,
 ) -> str:
     from qdeck import UsageError
     from qdeck.runtime import Worker
@@ -121,7 +126,7 @@ def _read_queue(text: str) -> tuple[str, int]:
     return name, int(weight or 1)
 
 
-class _Events:
+class _WorkerEvents:
     """Writes what a worker tells, a line each, past whatever captures the output of its handlers."""
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:

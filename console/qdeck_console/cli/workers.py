@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from qdeck_console import documents
-from qdeck_console.cli.base import Command, VerbGroup, settings
+from qdeck_console.cli.base import CliCommand, VerbGroup, settings
 from qdeck_console.cli.output import (
-    Column,
+    TextColumn,
     age,
     line,
     number,
@@ -28,7 +28,7 @@ PRESENCE_S = 20  # how often an idle worker reports, and reads what is requested
 workers = VerbGroup("workers", default="list", help="Lists the workers, or asks one to be quiet or to stop.")
 
 
-@workers.command("list", cls=Command, short_help="Lists the workers.")
+@workers.command("list", cls=CliCommand, short_help="Lists the workers.")
 def list_workers() -> None:
     """Lists the workers, the living ones first. Also: qdeck workers quiet ID, qdeck workers stop ID."""
     given = settings()
@@ -37,9 +37,9 @@ def list_workers() -> None:
     if given.as_json:
         write_json([documents.worker(row) for row in rows])
         return
-    titles = [Column("worker", most=80), Column("alive"), Column("state")]
-    titles += [Column(title, right=True) for title in ("running", "done", "failed", "memory", "seen")]
-    count = table([*titles, Column("queues", most=200)], map(_worker_cells, rows))
+    titles = [TextColumn("worker", most=80), TextColumn("alive"), TextColumn("state")]
+    titles += [TextColumn(title, right=True) for title in ("running", "done", "failed", "memory", "seen")]
+    count = table([*titles, TextColumn("queues", most=200)], map(_worker_cells, rows))
     if not count:
         line("no workers")
 
@@ -53,7 +53,7 @@ def _worker_cells(row: WorkerRow) -> list[str]:
 
 
 def _order(verb: str, about: str) -> None:
-    @workers.command(verb, cls=Command, help=about, short_help=about)
+    @workers.command(verb, cls=CliCommand, help=about, short_help=about)
     @click.argument("worker_id", metavar="ID")
     def order(worker_id: str) -> None:
         given = settings()

@@ -85,7 +85,7 @@ def iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
-class VmPooler:
+class DemoVmPooler:
     """Pools of machines: cloned, ready, checked out, completed."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
@@ -195,7 +195,7 @@ class VmPooler:
         return ("ZADD", f"vmpooler__dlq__{kind}", at, f"{facts['vm']}:{at}:{json.dumps(facts)}")
 
 
-class Ifdb:
+class DemoIfdb:
     """The task queue of a games database: JSON in one hash, the line in a sorted set."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
@@ -260,7 +260,7 @@ class Ifdb:
             self._server.send(("HSET", "ifdb:task_data", name, json.dumps(task | facts)))
 
 
-class Scheduler:
+class DemoScheduler:
     """A scheduler that keeps ids in four keys."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
@@ -312,7 +312,7 @@ class Scheduler:
         return ("ZADD", "scheduler:queue:dlq", at, letter)
 
 
-class Lists:
+class DemoLists:
     """Agents that push actions to lists, one for each task, and to the list of a service."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
@@ -362,11 +362,16 @@ def _ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def writers(url: str, seed: int) -> Sequence[VmPooler | Ifdb | Scheduler | Lists]:
+def writers(url: str, seed: int) -> Sequence[DemoVmPooler | DemoIfdb | DemoScheduler | DemoLists]:
     """One writer for each system; the same seed makes the same ones."""
     server = Server(url)
     seeds = [random.Random(seed + at) for at in range(4)]  # noqa: S311 - the same seed shall make the same entries
-    return VmPooler(server, seeds[0]), Ifdb(server, seeds[1]), Scheduler(server, seeds[2]), Lists(server, seeds[3])
+    return (
+        DemoVmPooler(server, seeds[0]),
+        DemoIfdb(server, seeds[1]),
+        DemoScheduler(server, seeds[2]),
+        DemoLists(server, seeds[3]),
+    )
 
 
 def seed_others(url: str, seed: int) -> None:

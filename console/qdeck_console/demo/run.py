@@ -32,7 +32,7 @@ _GRACE_S: Final = 3.0
 _WORKERS_S: Final = 3.0
 
 
-class _Told(BaseException):
+class _Ended(BaseException):
     """A signal asked us to end."""
 
     def __init__(self, number: int) -> None:
@@ -152,7 +152,7 @@ def run(
                 return _headless(demo, seconds, json=json) if headless else _console(demo, seconds, read_only=read_only)
             finally:
                 _ignore_signals()
-    except _Told as told:
+    except _Ended as told:
         return 0 if headless else 128 + told.number
 
 
@@ -175,7 +175,7 @@ def _told_by_signals() -> Iterator[None]:
 
     def told(number: int, _frame: FrameType | None) -> None:
         _ignore_signals()  # once is enough: what was started is being ended
-        raise _Told(number)
+        raise _Ended(number)
 
     before = {number: signal.signal(number, told) for number in _SIGNALS}
     try:

@@ -40,7 +40,7 @@ class Later:
     ended: bool = False  # a context that it opened is read-only again
 
 
-class View(NamedTuple):
+class ActivityView(NamedTuple):
     """What a row is drawn with besides its line in the log."""
 
     later: Later
@@ -48,37 +48,37 @@ class View(NamedTuple):
     hide: Naming
 
 
-def _plain(view: View) -> str:
+def _plain(view: ActivityView) -> str:
     return "faint" if view.later.undone else "text"
 
 
-def _verb(row: Activity, cell: Cell[View]) -> list[Piece]:
+def _verb(row: Activity, cell: Cell[ActivityView]) -> list[Piece]:
     role = "faint" if cell.view.later.undone else "strong"
     return [(cut_end(safe_text(row.verb, limit=40), cell.width), f"{role} bold")]
 
 
-def _place(row: Activity, cell: Cell[View]) -> list[Piece]:
+def _place(row: Activity, cell: Cell[ActivityView]) -> list[Piece]:
     strong = cell.at_cursor and not cell.view.later.undone
     return _where(row, cell.view.hide, cell.width, "strong" if strong else _plain(cell.view))
 
 
-def _became(row: Activity, cell: Cell[View]) -> list[Piece]:
+def _became(row: Activity, cell: Cell[ActivityView]) -> list[Piece]:
     words, role = what_became(row, cell.view.later, cell.view.now_ms)
     return [(cut_end(words, cell.width), role if role != "text" else _plain(cell.view))]
 
 
-def _undo(row: Activity, cell: Cell[View]) -> list[Piece]:
+def _undo(row: Activity, cell: Cell[ActivityView]) -> list[Piece]:
     if row.undo_until_ms is None or cell.view.later.undone:
         return [(fmt.NONE, "ghost")]
     left = row.undo_until_ms - cell.view.now_ms
     return fmt.span_pieces(left) if left > 0 else [("over", "faint")]
 
 
-def _sign(row: Activity, view: View) -> Piece:
+def _sign(row: Activity, view: ActivityView) -> Piece:
     return sign(row, view.later, what_became(row, view.later, view.now_ms)[1])
 
 
-def table_of(rows: Sequence[Activity] = ()) -> Table[Activity, View]:
+def table_of(rows: Sequence[Activity] = ()) -> Table[Activity, ActivityView]:
     """Return the columns, as wide as this log needs them. When it is narrow, who goes first, then the time for undo."""
     when = max([8, *(width(fmt.clock(row.at_ms)) for row in rows)])
     who = min(17, max([3, *(width(safe_text(row.who, limit=20)) for row in rows)]))
@@ -97,7 +97,9 @@ def table_of(rows: Sequence[Activity] = ()) -> Table[Activity, View]:
     )
 
 
-def lines(row: Activity, table: Table[Activity, View], cells: int, view: View, *, at_cursor: bool) -> list[Line]:
+def lines(
+    row: Activity, table: Table[Activity, ActivityView], cells: int, view: ActivityView, *, at_cursor: bool
+) -> list[Line]:
     """Return the lines of an operation; what it was for and why is on a second line."""
     first = table.line(row, cells, view, at_cursor=at_cursor)
     if height(row, table, cells) == 1:
@@ -127,7 +129,7 @@ def rule_name(used: UsedRule) -> str:
     return used.rule.replace("_", " ")
 
 
-def height(row: Activity, table: Table[Activity, View], cells: int) -> int:
+def height(row: Activity, table: Table[Activity, ActivityView], cells: int) -> int:
     """How many lines it takes: where it was stands below when there is no column for it."""
     return 2 if _why(row) or (row.queues and not table.has("where", cells)) else 1
 

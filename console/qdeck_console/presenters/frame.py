@@ -33,7 +33,7 @@ _STATUS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class ShownContext:
     """What the console looks at, and how far it may go."""
 
     title: str
@@ -63,7 +63,7 @@ def seen_environment(snapshot: Snapshot | None, given: str) -> str:
 
 
 def bar(
-    context: Context, picture: Picture, frozen_ms: int | None, cells: int, *, low: bool = False
+    context: ShownContext, picture: Picture, frozen_ms: int | None, cells: int, *, low: bool = False
 ) -> tuple[Line, str]:
     """The first line and the ground it is on: where we are, whether we may write, and how old the data is.
 
@@ -128,7 +128,7 @@ COLOURS: Final = {
 }
 
 
-def hue(context: Context, *, production: bool) -> Hue:
+def hue(context: ShownContext, *, production: bool) -> Hue:
     """The colours of a context."""
     kind = ("prod" if context.read_only else "live") if production else "bar"
     badge = "badge" if kind == "bar" else f"{kind}_badge"
@@ -142,7 +142,7 @@ def hue(context: Context, *, production: bool) -> Hue:
     return Hue(ground=colour, text=text, muted=text, badge=text, badge_text=ground)
 
 
-def _access(context: Context, look: Hue, *, narrow: bool) -> list[Piece]:
+def _access(context: ShownContext, look: Hue, *, narrow: bool) -> list[Piece]:
     if context.read_only:
         return [("∅ READ-ONLY  ", f"{look.text} bold")]
     if context.live_until is not None:

@@ -27,7 +27,7 @@ SIGNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class KeyGroup:
     """Keys that belong together: of each its names, what it does, and why it cannot act now."""
 
     head: str
@@ -40,7 +40,7 @@ class Group:
         return reasons.pop() if len(reasons) == 1 else ""
 
 
-def groups(scope: str, why_not: Callable[[str], str], tabs: str) -> list[Group]:
+def groups(scope: str, why_not: Callable[[str], str], tabs: str) -> list[KeyGroup]:
     """Every action of the table: those of the screen first, those of other screens with where they work."""
     here = {"list", scope, "app"}
     found = []
@@ -50,8 +50,8 @@ def groups(scope: str, why_not: Callable[[str], str], tabs: str) -> list[Group]:
         if group == "everywhere":
             rows.insert(0, (tabs, "the screens", ""))
         if rows:
-            found.append(Group(group, tuple(rows)))
-    return [*found, Group(_SIGNS, tuple((sign, words, "") for sign, words in SIGNS))]
+            found.append(KeyGroup(group, tuple(rows)))
+    return [*found, KeyGroup(_SIGNS, tuple((sign, words, "") for sign, words in SIGNS))]
 
 
 def _row(action: Action, here: set[str], why_not: Callable[[str], str]) -> tuple[str, str, str]:
@@ -60,7 +60,7 @@ def _row(action: Action, here: set[str], why_not: Callable[[str], str]) -> tuple
     return action.key_names, action.help, why_not(action.id)
 
 
-def columns(found: Sequence[Group], cells: int, count: int) -> list[Line]:
+def columns(found: Sequence[KeyGroup], cells: int, count: int) -> list[Line]:
     """The groups in so many columns of about the same height."""
     wide = (cells - _GAP * (count - 1)) // count
     blocks = [_block(group, wide) for group in found]
@@ -82,7 +82,7 @@ def columns(found: Sequence[Group], cells: int, count: int) -> list[Line]:
     return lines
 
 
-def _block(group: Group, wide: int) -> list[Line]:
+def _block(group: KeyGroup, wide: int) -> list[Line]:
     reason = group.reason
     shown = _short(reason, wide - width(group.head) - 4)
     head: Line = ((group.head, "muted bold"),) + (((f"  {shown}", "faint"),) if shown else ())

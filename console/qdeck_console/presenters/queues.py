@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Code, State
 from qdeck_console import format as fmt
-from qdeck_console.arranging import Group, Sort
+from qdeck_console.arranging import QueueGroup, Sort
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import sparkline
 from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class QueueColumn:
     """A column: its head, its width, whether it is a number."""
 
     head: str
@@ -36,18 +36,18 @@ class Column:
 NO_MATCH: Final[Line] = (("    ", "text"), ("no queue has that in its name; ", "muted"), ("esc", "accent bold"),
                          (" clears the filter", "muted"))  # fmt: skip
 _SPARK: Final = "history"
-_ALL: Final[Mapping[str, Column]] = {
-    "adapter": Column("adapter", 9, right=False),
-    "ready": Column("ready", 7),
-    "delayed": Column("delayed", 8),
-    "run": Column("run", 4),
-    "stuck": Column("stuck", 6),
-    "dead": Column("dead", 6),
-    "in": Column("in/s", 6),
-    "out": Column("out/s", 6),
-    "oldest": Column("oldest", 8),
-    "drains": Column("drains", 7),
-    _SPARK: Column("", 10),
+_ALL: Final[Mapping[str, QueueColumn]] = {
+    "adapter": QueueColumn("adapter", 9, right=False),
+    "ready": QueueColumn("ready", 7),
+    "delayed": QueueColumn("delayed", 8),
+    "run": QueueColumn("run", 4),
+    "stuck": QueueColumn("stuck", 6),
+    "dead": QueueColumn("dead", 6),
+    "in": QueueColumn("in/s", 6),
+    "out": QueueColumn("out/s", 6),
+    "oldest": QueueColumn("oldest", 8),
+    "drains": QueueColumn("drains", 7),
+    _SPARK: QueueColumn("", 10),
 }
 _DROPPED: Final = (_SPARK, "adapter", "delayed", "run", "drains", "in", "out", "stuck")
 
@@ -56,7 +56,7 @@ _DROPPED: Final = (_SPARK, "adapter", "delayed", "run", "drains", "in", "out", "
 class Grid:
     """The columns that fit a width, and what is left for the name."""
 
-    columns: Mapping[str, Column]
+    columns: Mapping[str, QueueColumn]
     name: int
     cells: int
     names_adapter: bool = False  # without a column for it, the name carries its adapter while it fits
@@ -65,7 +65,7 @@ class Grid:
     def of(cls, cells: int, *, adapters: int, span_s: float) -> Grid:
         """Drops columns until the name has room. One adapter only: the total line names it."""
         keep = dict(_ALL)
-        keep[_SPARK] = Column(_span_label(span_s), 10, right=False)
+        keep[_SPARK] = QueueColumn(_span_label(span_s), 10, right=False)
         if adapters < 2:
             del keep["adapter"]
         wanted = 30 if cells < 100 else 20
@@ -75,7 +75,7 @@ class Grid:
             if name >= wanted:
                 break
         if cells < 100 and "stuck" in keep:
-            keep["stuck"] = Column("stuck", 5)
+            keep["stuck"] = QueueColumn("stuck", 5)
             name += 1
         return cls(keep, name, cells, adapters > 1 and "adapter" not in keep)
 
@@ -233,7 +233,7 @@ def drains(entry: Entry) -> list[Piece]:
     return fmt.span_pieces(seconds * 1000)
 
 
-def section_line(group: Group, grid: Grid) -> Line:
+def section_line(group: QueueGroup, grid: Grid) -> Line:
     """The head of a group."""
     return section(group.severity.label, "", group.severity.role, grid.cells, count=group.count)
 

@@ -58,7 +58,7 @@ def reason(row: ScheduleRow) -> str:
     return state(row)[2]
 
 
-class View(NamedTuple):
+class SchedulesView(NamedTuple):
     """What all rows have in common: the server's clock, and the start of names that all queues share."""
 
     now_ms: int
@@ -69,19 +69,19 @@ def _plain(row: ScheduleRow) -> str:
     return "text" if row.enabled else "faint"
 
 
-def _name(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
+def _name(row: ScheduleRow, cell: Cell[SchedulesView]) -> list[Piece]:
     return cell.name(row.name, "strong bold" if state(row)[1] == "bad" else _plain(row))
 
 
-def _next(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
+def _next(row: ScheduleRow, cell: Cell[SchedulesView]) -> list[Piece]:
     return _span(None if row.next_ms is None else row.next_ms - cell.view.now_ms, _plain(row))
 
 
-def _last(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
+def _last(row: ScheduleRow, cell: Cell[SchedulesView]) -> list[Piece]:
     return _span(None if row.last_ms is None else cell.view.now_ms - row.last_ms, _plain(row))
 
 
-def _queue(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
+def _queue(row: ScheduleRow, cell: Cell[SchedulesView]) -> list[Piece]:
     return (
         queue_path(QueueRef(NATIVE, row.queue), cell.width, "muted", hide=cell.view.hide)
         if row.queue
@@ -89,7 +89,7 @@ def _queue(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
     )
 
 
-TABLE: Final = Table[ScheduleRow, View](
+TABLE: Final = Table[ScheduleRow, SchedulesView](
     Column("schedule", REST, _name),
     Column("next in", 9, _next, right=True),
     Column("last", 9, _last, right=True),
@@ -108,7 +108,7 @@ TABLE: Final = Table[ScheduleRow, View](
 )
 
 
-def lines(row: ScheduleRow, cells: int, view: View, *, at_cursor: bool) -> list[Line]:
+def lines(row: ScheduleRow, cells: int, view: SchedulesView, *, at_cursor: bool) -> list[Line]:
     """Return the line of a schedule; one that is in trouble says why on a second line."""
     _, role, why = state(row)
     first = TABLE.line(row, cells, view, at_cursor=at_cursor)

@@ -186,7 +186,7 @@ class ActivityScreen(ReadingLog, ListScreen[Activity, Log]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._table: tuple[Sequence[Activity], Table[Activity, present.View]] = ((), present.table_of())
+        self._table: tuple[Sequence[Activity], Table[Activity, present.ActivityView]] = ((), present.table_of())
 
     @property
     def operation(self) -> Activity | None:
@@ -200,7 +200,7 @@ class ActivityScreen(ReadingLog, ListScreen[Activity, Log]):
         return [*([chosen] if chosen is not None else []), *(row for row in shown if row is not chosen)]
 
     @property
-    def table(self) -> Table[Activity, present.View]:
+    def table(self) -> Table[Activity, present.ActivityView]:
         """The columns, as wide as these operations need them."""
         if self._table[0] is not self.rows:
             self._table = (self.rows, present.table_of(self.rows))
@@ -217,7 +217,7 @@ class ActivityScreen(ReadingLog, ListScreen[Activity, Log]):
 
     def lines(self, row: Activity, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of an operation."""
-        view = present.View(self.later(row), self.now_ms, self.hide)
+        view = present.ActivityView(self.later(row), self.now_ms, self.hide)
         return present.lines(row, self.table, cells, view, at_cursor=at_cursor)
 
     def total(self, rows: Sequence[Activity]) -> str:

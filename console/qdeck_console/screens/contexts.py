@@ -69,7 +69,7 @@ class ContextScreen(Dialog[str | None]):
         context = self.console_app.contexts.configured[name]
         environment = context.environment.lower()
         hue = frame.hue(
-            frame.Context(title=name, server="", read_only=True, colour=context.colour or ""),
+            frame.ShownContext(title=name, server="", read_only=True, colour=context.colour or ""),
             production=environment in {"prod", "production"},
         )
         word = "PRODUCTION" if hue.production else (environment.upper() or "–")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
-from qdeck_console.commanding import Command, found
+from qdeck_console.commanding import PaletteCommand, found
 from qdeck_console.format import Line, fit, length
 from qdeck_console.presenters import help as present
 from qdeck_console.screens.dialog import Dialog
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qdeck_console.screens.frame import FrameScreen
 
 
-class HelpScreen(Dialog[Command | None]):
+class HelpScreen(Dialog[PaletteCommand | None]):
     """The keys that work on the screen below, and those of the others."""
 
     AUTO_FOCUS = ""
@@ -47,7 +47,7 @@ class HelpScreen(Dialog[Command | None]):
         self._below = below
         self._lines: list[Line] = []
         self._first = 0
-        self.commands: list[Command] = []
+        self.commands: list[PaletteCommand] = []
 
     def panel(self) -> Iterable[Widget]:
         """A title, the keys in columns, and the same as a list while it is searched."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
-from qdeck_console.commanding import Command, found
+from qdeck_console.commanding import PaletteCommand, found
 from qdeck_console.format import Line, Piece, fit, length
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import cut_end, safe_text
@@ -29,7 +29,7 @@ MOST_ROWS = 16
 _WIDEST = 100
 
 
-class PaletteScreen(Dialog[Command | None]):
+class PaletteScreen(Dialog[PaletteCommand | None]):
     """Type a few letters, or a word with what it takes; enter does it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,7 +44,7 @@ class PaletteScreen(Dialog[Command | None]):
     def __init__(self, console: Console, below: FrameScreen, text: str = "") -> None:
         super().__init__(console)
         self._below, self._text = below, text
-        self.commands: list[Command] = []
+        self.commands: list[PaletteCommand] = []
         self._moved = False
 
     def panel(self) -> Iterable[Widget]:
@@ -111,7 +111,7 @@ class PaletteScreen(Dialog[Command | None]):
         box.value = safe_text(text)
         box.cursor_position = len(box.value)
 
-    def _chosen(self) -> Command | None:
+    def _chosen(self) -> PaletteCommand | None:
         index = self.query_one("#choices", Choices).index
         return self.commands[index] if index < len(self.commands) else None
 

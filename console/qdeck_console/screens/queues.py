@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from qdeck.admin import QueueRef
 from qdeck_console.actions import QUEUES, ActionHandler
-from qdeck_console.arranging import Arranger, Asked, Group, Sort
+from qdeck_console.arranging import Arranger, Asked, QueueGroup, Sort
 from qdeck_console.feed import Picture
 from qdeck_console.format import counted
 from qdeck_console.history import flow_of
@@ -133,7 +133,7 @@ class QueuesScreen(QueueActing, ReadingScreen[Looked]):
             grid = self._grid(cells)
             if isinstance(item.row, Entry):
                 return drawer.lines(item.row, grid, at_cursor=at_cursor)
-            if not isinstance(item.row, Group):
+            if not isinstance(item.row, QueueGroup):
                 return (item.row,) if isinstance(item.row, tuple) else ()
             return [()] * (item.height - 1) + [present.section_line(item.row, grid)]
 

@@ -54,7 +54,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
 
     def lines(self, row: ScheduleRow, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of a schedule."""
-        return present.lines(row, cells, present.View(self.now_ms, self.hide), at_cursor=at_cursor)
+        return present.lines(row, cells, present.SchedulesView(self.now_ms, self.hide), at_cursor=at_cursor)
 
     def side(self, row: ScheduleRow, cells: int, _height: int) -> Sequence[Line]:
         """Return all about one schedule."""

@@ -68,7 +68,7 @@ def page_of(lines: Sequence[Line]) -> Listing:
 
 
 @dataclass(slots=True)
-class Range:
+class MarkRange:
     """Marks that follow the cursor: from which entry on, what was marked before, and what of the range is known."""
 
     key: str

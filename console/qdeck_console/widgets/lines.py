@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from qdeck_console.actions import bindings
 from qdeck_console.theme import INK, Painter
-from qdeck_console.widgets.items import Item, Listing, Range, Window
+from qdeck_console.widgets.items import Item, Listing, MarkRange, Window
 from qdeck_console.widgets.panel import Lines
 from qdeck_console.widgets.strips import marked, strip_of, whole, without_margin
 
@@ -69,7 +69,7 @@ class LineList(ScrollView, can_focus=True):
         self.cursor = ""
         self.marks: dict[str, object] = {}  # what is marked, as it was seen last
         self.all_marked = False
-        self._range: Range | None = None
+        self._range: MarkRange | None = None
         self._pending: int | None = None  # where the cursor goes once it is known who is there
         self._index = 0
         self._tops: Sequence[int] = [0]
@@ -372,7 +372,7 @@ class LineList(ScrollView, can_focus=True):
             self._range = None
         elif self.cursor in self._where:
             index = self._where[self.cursor]
-            self._range = Range(self.cursor, index, dict(self.marks))
+            self._range = MarkRange(self.cursor, index, dict(self.marks))
             self._mark_range(index)
         self._drawn.clear()
         self.refresh()

@@ -16,7 +16,7 @@ from qdeck_console.actions import ACTIONS, TABS
 from qdeck_console.feed import Picture
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.confirm import buttons, to_go
-from qdeck_console.presenters.frame import Context, Offer, Tab
+from qdeck_console.presenters.frame import Offer, ShownContext, Tab
 from qdeck_console.screens.prompt import confirmation
 from qdeck_console.terminal import fitting_theme
 from qdeck_console.textual_compat import strips_of
@@ -73,7 +73,7 @@ def test_the_frame_fits_every_width(cells: int) -> None:
     assert "+" in told or "webhooks" in told, "what is left out is told"
     assert ("ready" in told) == (cells >= 100), "how many comes after why"
     for low in (False, True):
-        context = Context(title="prod-eu", server="redis-1.eu:6379/0", environment="prod", read_only=True)
+        context = ShownContext(title="prod-eu", server="redis-1.eu:6379/0", environment="prod", read_only=True)
         line, ground = frame.bar(context, picture, None, cells, low=low)
         assert (fmt.length(line), ground) == (cells, "prod")
         assert all(word in words(line) for word in ("PRODUCTION", "prod-eu", "∅ READ-ONLY"))

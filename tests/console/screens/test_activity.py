@@ -112,7 +112,7 @@ def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
     table = present.table_of([row])
     first, second = (
         "".join(part for part, _ in line)
-        for line in present.lines(row, table, 113, present.View(present.Later(), 5, PLAIN), at_cursor=False)
+        for line in present.lines(row, table, 113, present.ActivityView(present.Later(), 5, PLAIN), at_cursor=False)
     )
     assert "3 rules" in first
     assert "…" not in first
@@ -131,7 +131,7 @@ def test_an_undo_of_a_purge_names_its_rules_the_same_way_and_its_page_has_one_on
     table = present.table_of([row])
     first, second = (
         "".join(part for part, _ in line)
-        for line in present.lines(row, table, 113, present.View(present.Later(), 5, PLAIN), at_cursor=False)
+        for line in present.lines(row, table, 113, present.ActivityView(present.Later(), 5, PLAIN), at_cursor=False)
     )
     assert "3 rules" in first
     assert second.strip().startswith("3 rules: done too old, dead too many, broken ")
@@ -157,7 +157,7 @@ def test_every_width_has_its_columns(cells: int) -> None:
         filter="error:X", reason="INC-1",
     )  # fmt: skip
     table = present.table_of([row])
-    drawn = present.lines(row, table, cells, present.View(present.Later(), 5, PLAIN), at_cursor=False)
+    drawn = present.lines(row, table, cells, present.ActivityView(present.Later(), 5, PLAIN), at_cursor=False)
     assert len(drawn) == present.height(row, table, cells) == 2
     assert all(length(line) <= cells for line in drawn)
     assert length(table.head(cells)) <= cells

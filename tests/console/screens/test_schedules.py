@@ -36,7 +36,7 @@ def rows(url: str) -> dict[str, ScheduleRow]:
 def test_every_width_has_its_columns(size: tuple[int, int]) -> None:
     row = ScheduleRow(name="nightly", queue=MAIL, cron="0 4 * * *", next_ms=90_000, late_s=70, missed_runs=2)
     [first, second] = present.lines(
-        row, size[0], present.View(0, Naming(MAIL.rsplit(":", 2)[0] + ":")), at_cursor=False
+        row, size[0], present.SchedulesView(0, Naming(MAIL.rsplit(":", 2)[0] + ":")), at_cursor=False
     )
     assert length(first) <= size[0]
     assert "1m 30s" in "".join(part for part, _ in first)
