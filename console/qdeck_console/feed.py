@@ -28,7 +28,6 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 
 Look: TypeAlias = "Callable[[], Awaitable[Snapshot]]"
-Reader: TypeAlias = "Callable[[Snapshot], Awaitable[Any]]"
 T = TypeVar("T")
 
 
@@ -53,8 +52,8 @@ class Picture:
     flow: Flow = (None, None)
     judged: Judged = field(default_factory=Judged)
     history: History = field(default_factory=History)
-    extra_of: str = ""
-    extra: Any = None
+    result_of: str = ""
+    result: Any = None
     problem: str = ""
     kind: str = ""  # of the problem, in a word or two
     cause: UnreachableCause = UnreachableCause.UNKNOWN
@@ -124,7 +123,7 @@ class Feed:
         try:
             snapshot = await self._look()
             query = self._query
-            extra = await query.read(snapshot) if query is not None else None
+            result = await query.read(snapshot) if query is not None else None
         except NotAllowed as error:
             self._lost(error, kind="not allowed")
             return self._pause_s + (time.monotonic() - started)
@@ -138,8 +137,8 @@ class Feed:
         now = time.monotonic()
         history = self.picture.history
         await in_steps(history.steps(snapshot, now))
-        if isinstance(extra, Pasts):
-            history.learn(extra)
+        if isinstance(result, Pasts):
+            history.learn(result)
         await in_steps(self._judge.steps(snapshot))
         picture = Picture(
             snapshot=snapshot,
@@ -149,8 +148,8 @@ class Feed:
             judged=self._judge.judged,
             flow=flow_of(snapshot.queues),
             history=history,
-            extra_of=query.key if query is not None else "",
-            extra=extra,
+            result_of=query.key if query is not None else "",
+            result=result,
         )
         await in_steps(self._prepare(picture))
         self.picture = picture

@@ -117,7 +117,7 @@ class Insights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSeen:
+class JobAround:
     """A job with those around it, and with those that died of the same."""
 
     job: JobDetail
@@ -138,7 +138,7 @@ class JobInsight:
         self._related: Mapping[str, JobRecord] = {}
         self._kin: CountedGroup | None = None
 
-    async def look(self, reader: AsyncReader, queue: QueueRef, job_id: str) -> JobSeen:
+    async def look(self, reader: AsyncReader, queue: QueueRef, job_id: str) -> JobAround:
         """The job as it is now; raises `UnknownJob` where there is none."""
         if reader is not self._reader:
             self._begin(reader)
@@ -151,4 +151,4 @@ class JobInsight:
             self._kin = (
                 await self._paces.read("kin", lambda: reader.same_failure(queue.name, job_id), REST_S) or self._kin
             )
-        return JobSeen(job=job, related=self._related, kin=self._kin if job.state == State.DEAD else None)
+        return JobAround(job=job, related=self._related, kin=self._kin if job.state == State.DEAD else None)

@@ -112,15 +112,15 @@ async def test_a_snapshot_whose_second_read_fails_is_never_shown() -> None:
     for _ in range(2):
         await feed._tick(time.monotonic())
         assert feed.picture.snapshot == numbered(1)
-        assert feed.picture.extra == "rows of 1"
+        assert feed.picture.result == "rows of 1"
         assert feed.picture.is_lost, "and is marked as old"
     failing = False
     await feed._tick(time.monotonic())
     assert feed.picture.snapshot == numbered(4)
-    assert feed.picture.extra == "rows of 4"
+    assert feed.picture.result == "rows of 4"
     assert not feed.picture.is_lost
     for picture in halfway[1:]:
-        assert picture.extra == f"rows of {picture.snapshot.at_ms}" if picture.snapshot else True, "never half of it"
+        assert picture.result == f"rows of {picture.snapshot.at_ms}" if picture.snapshot else True, "never half of it"
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ _SHAPES: Final = {"N": "‹n›", "#": "‹id›", "'…'": "‹text›"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadSeen:
+class DeadInSight:
     """What was read: groups, limits, a part of the entries of a group, and all about the one under the cursor."""
 
     triaged: Triaged = field(default_factory=Triaged)

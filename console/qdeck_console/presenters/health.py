@@ -56,7 +56,7 @@ _HEADS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HealthSeen:
+class ServerHealth:
     """What was read: the server's own words, and since when what is wrong is so."""
 
     vitals: ServerStats | None = None

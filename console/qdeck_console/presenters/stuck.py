@@ -79,7 +79,7 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StuckSeen:
+class StuckJobs:
     """What was read."""
 
     jobs: tuple[Stuck, ...] = ()
@@ -267,7 +267,7 @@ def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
     return lines
 
 
-def side(stuck: Stuck, seen: StuckSeen, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
+def side(stuck: Stuck, seen: StuckJobs, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
     """A stuck job: why, how long is usual, what happened to it, and what a requeue would do."""
     job = stuck.job
     glyph = _GLYPHS[stuck.role]
@@ -288,7 +288,7 @@ def side(stuck: Stuck, seen: StuckSeen, cells: int, *, now_ms: int, hide: Naming
     return [*lines, section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
 
 
-def _usual(stuck: Stuck, seen: StuckSeen, cells: int, now_ms: int) -> list[Line]:
+def _usual(stuck: Stuck, seen: StuckJobs, cells: int, now_ms: int) -> list[Line]:
     """How long it runs, beside what is usual where it is kept; how long others ran alone nobody keeps."""
     job = stuck.job
     lines = [section("how long is usual", "", "muted", cells, indent=0)]

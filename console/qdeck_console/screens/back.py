@@ -20,9 +20,12 @@ class BackStep:
     label: str = ""
 
 
-CANCEL: Final = BackStep(
-    applies=lambda screen: screen.console.operator.work is not None, run=lambda screen: screen.console.operator.cancel()
-)
+def _can_cancel(screen: Any) -> bool:
+    work = screen.console.operator.work
+    return work is not None and not work.cancelled
+
+
+CANCEL: Final = BackStep(applies=_can_cancel, run=lambda screen: screen.console.operator.cancel())
 CLEAR_FILTER: Final = BackStep(
     applies=lambda screen: screen.filter_text != "", run=lambda screen: screen.set_filter("")
 )

@@ -13,7 +13,7 @@ from qdeck_console.actions import DEAD, ActionHandler
 from qdeck_console.leaving import SHOWN_S, Left
 from qdeck_console.operations import OperationRequest
 from qdeck_console.presenters import dead as present
-from qdeck_console.presenters.dead import Alike, DeadSeen
+from qdeck_console.presenters.dead import Alike, DeadInSight
 from qdeck_console.presenters.job_detail import gone_lines
 from qdeck_console.presenters.jobs import range_words
 from qdeck_console.presenters.parts import unread_words
@@ -48,7 +48,7 @@ TO_GROUPS: Final = BackStep(
 )
 
 
-class DeadScreen(JobListScreen[DeadSeen]):
+class DeadScreen(JobListScreen[DeadInSight]):
     """What will not run again by itself, and why."""
 
     TAB = SCOPE = DEAD
@@ -56,7 +56,7 @@ class DeadScreen(JobListScreen[DeadSeen]):
     def __init__(self) -> None:
         super().__init__()
         self._triage: tuple[tuple[AsyncReader, str], Triage] | None = None
-        self._last = DeadSeen()
+        self._last = DeadInSight()
         self._source: tuple[tuple[AsyncReader, str], Source] | None = None
         self._listed: tuple[tuple[Group, ...], list[Item]] = ((), [])
         self._touched = False
@@ -99,22 +99,22 @@ class DeadScreen(JobListScreen[DeadSeen]):
         return narrowed(self.group, self.filter_text) if self.group is not None else self.filter_text
 
     @property
-    def reads(self) -> str:
+    def query_key(self) -> str:
         """The groups that match, and the entries of the one under the cursor."""
         return f"dead/{self.filter_text}/{self.group_view.cursor}" if self.is_mounted else "dead"
 
     @property
-    def whole(self) -> DeadSeen:
+    def whole(self) -> DeadInSight:
         """What was read last; the groups stay while another one is chosen."""
-        extra = self.picture.extra
-        if isinstance(extra, DeadSeen):
-            self._last = extra
+        result = self.picture.result
+        if isinstance(result, DeadInSight):
+            self._last = result
         return self._last
 
     @property
     def seen(self) -> JobsInSight:
         """What was read of the entries."""
-        if self.picture.extra_of != self.reads:
+        if self.picture.result_of != self.query_key:
             return JobsInSight()
         return JobsInSight(part=self.whole.part, detail=self.whole.detail)
 
@@ -131,7 +131,7 @@ class DeadScreen(JobListScreen[DeadSeen]):
         else:
             await super().work_on()
 
-    def merged(self, listed: JobsInSight) -> DeadSeen:
+    def merged(self, listed: JobsInSight) -> DeadInSight:
         """What was read of the entries, with the groups as they were."""
         return replace(self.whole, part=listed.part, detail=listed.detail)
 
@@ -140,7 +140,7 @@ class DeadScreen(JobListScreen[DeadSeen]):
         group = self.group
         if group is None:
             return None
-        asked = (self.console.reader, self.reads)
+        asked = (self.console.reader, self.query_key)
         if self._source is None or self._source[0] != asked:
             self._source = (asked, source(asked[0], group.ref, "dead", self.where))
         return self._source[1]
@@ -156,7 +156,7 @@ class DeadScreen(JobListScreen[DeadSeen]):
         """The adapter of the group's queue."""
         return NATIVE if self.group is None else self.group.adapter
 
-    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> DeadSeen:
+    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> DeadInSight:
         """Read on in the groups, and read the limits and the entries that are in sight."""
         visible = self.group_view.visible_keys() if self.is_mounted else ()
         triaged = await self.triage().look(snapshot, last_key_at=self.console.last_key_at, visible=visible)
@@ -165,7 +165,7 @@ class DeadScreen(JobListScreen[DeadSeen]):
         names = [row.name for row in rows[: present.MOST_ROOMS]]
         rooms: list[Headroom] = await reader.dead_limits(names) if names else []
         listed = await self.read_list()
-        return DeadSeen(triaged=triaged, rooms=tuple(rooms), part=listed.part, detail=listed.detail)
+        return DeadInSight(triaged=triaged, rooms=tuple(rooms), part=listed.part, detail=listed.detail)
 
     def draw(self, *, fresh: bool) -> None:
         """Draws limits, groups and entries."""
@@ -176,7 +176,7 @@ class DeadScreen(JobListScreen[DeadSeen]):
         chosen = self.group_view.cursor
         self._draw_room()
         view = self.group_view
-        known = self.picture.extra_of.startswith(f"dead/{self.filter_text}/")
+        known = self.picture.result_of.startswith(f"dead/{self.filter_text}/")
         if not self._touched and rows and rows[0].key != view.cursor:
             view.cursor = ""  # nobody has chosen yet: the largest group is it, as they come in
         told = () if rows else (UNREAD,) if self.is_unread else self.empty_lines() if known else ()
@@ -220,9 +220,9 @@ class DeadScreen(JobListScreen[DeadSeen]):
         if not rows:
             return
         alike = Alike.of(rows)
-        same = self._alike_of == self.reads
+        same = self._alike_of == self.query_key
         self._alike = self._alike.and_(alike) if same and len(rows) > 1 else alike
-        self._alike_of = self.reads
+        self._alike_of = self.query_key
         self._aligned = shared_columns(row for row in rows if isinstance(row, JobRecord))
 
     def _draw_room(self) -> None:
@@ -406,7 +406,7 @@ class DeadScreen(JobListScreen[DeadSeen]):
 
     def _refilter(self) -> None:
         self.group_view.forget()
-        self._last, self._touched = DeadSeen(), False
+        self._last, self._touched = DeadInSight(), False
         self._begin()
 
     def on_key(self) -> None:

@@ -47,7 +47,7 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
         return [self.queue]
 
     @property
-    def reads(self) -> str:
+    def query_key(self) -> str:
         """What the feed reads for it."""
         return f"queue/{self.queue}"
 

@@ -13,10 +13,11 @@ from textual.screen import Screen
 from qdeck import InvalidFilter
 from qdeck.admin import Code
 from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, ActionHandler, bindings, footer_actions, of_scope
-from qdeck_console.feed import Picture, Query, Reader
+from qdeck_console.feed import Picture, Query
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
 from qdeck_console.presenters.parts import Naming, naming_of
+from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, back
 from qdeck_console.textual_compat import is_ending
 from qdeck_console.theme import SIXTEEN
 from qdeck_console.widgets.entry import Entry
@@ -122,14 +123,9 @@ class FrameScreen(Screen[None]):
         return self.TAB
 
     @property
-    def reads(self) -> str:
-        """The name of what the feed reads for this screen."""
+    def query_key(self) -> str:
+        """What tells the query of this screen from others."""
         return self.TAB
-
-    @property
-    def was_read(self) -> object:
-        """What the feed read for this screen; none while the picture in sight is another screen's."""
-        return self.picture.extra if self.picture.extra_of == self.reads else None
 
     @property
     def now_ms(self) -> int:
@@ -155,19 +151,14 @@ class FrameScreen(Screen[None]):
         """Queues that are on screen, whose dear numbers are wanted now."""
         return ()
 
-    def wants(self) -> Reader | None:
-        """What the feed shall read for this screen, besides the queues."""
-        return None
-
     def to_read(self) -> Query[Any] | None:
         """Return what the feed shall read for this screen, besides the queues."""
-        reader = self.wants()
-        return Query(self.reads, reader) if reader is not None else None
+        return None
 
     def is_read_in(self, picture: Picture) -> bool:
         """Whether a picture has all that this screen reads."""
         query = self.to_read()
-        return query is None or picture.extra_of == query.key
+        return query is None or picture.result_of == query.key
 
     def prepare(self, _picture: Picture) -> Iterator[None]:
         """Makes in steps what drawing a new picture takes long to make."""
@@ -190,12 +181,14 @@ class FrameScreen(Screen[None]):
         """Shows a picture. What this screen saw last stays while the server is lost, with its age."""
         kept = self._kept
         if not picture.is_lost:
-            if picture.extra_of == self.reads:  # without the queues: each screen would keep ten thousand of its own
-                seen = (picture.extra_of, picture.extra, picture.read_at, picture.read_ms)
-                self._kept = Picture(extra_of=seen[0], extra=seen[1], read_at=seen[2], read_ms=seen[3])
-        elif picture.snapshot and picture.extra_of != self.reads and kept and kept.extra_of == self.reads:
+            if (
+                picture.result_of == self.query_key
+            ):  # without the queues: each screen would keep ten thousand of its own
+                seen = (picture.result_of, picture.result, picture.read_at, picture.read_ms)
+                self._kept = Picture(result_of=seen[0], result=seen[1], read_at=seen[2], read_ms=seen[3])
+        elif picture.snapshot and picture.result_of != self.query_key and kept and kept.result_of == self.query_key:
             picture = replace(
-                picture, extra=kept.extra, extra_of=kept.extra_of, read_at=kept.read_at, read_ms=kept.read_ms
+                picture, result=kept.result, result_of=kept.result_of, read_at=kept.read_at, read_ms=kept.read_ms
             )
         self.picture = picture
         if not self.is_mounted or not self.query("#footer") or is_ending(self.app):  # left: the rest may never be built
@@ -289,16 +282,8 @@ class FrameScreen(Screen[None]):
         if why:
             self.console.say(why, "muted", "∅")
             return
-        handler = self.HANDLERS.get(action)
-        if handler is not None:
-            handler.run(self)
-        else:
-            getattr(self, f"do_{action}")()
+        self.HANDLERS[action].run(self)
         self.draw_frame()
-
-    def do_undo(self) -> None:
-        """Undoes this console's last batch, after naming it."""
-        self.console.operator.undo_last()
 
     def copied(self) -> tuple[str, str]:
         """What `y` takes: what it is in a word, and its text."""
@@ -319,13 +304,13 @@ class FrameScreen(Screen[None]):
             return [item.row for item in view.listing.items if item.key and item.row is not None]
         return []
 
-    def do_copy(self) -> None:
+    def copy(self) -> None:
         """Copies what is under the cursor."""
         from qdeck_console.screens import export
 
         export.copy(self.console, *self.copied())
 
-    def do_write(self) -> None:
+    def write(self) -> None:
         """Asks for a name, and writes what is listed there."""
         from qdeck_console.screens import export
 
@@ -358,7 +343,7 @@ class FrameScreen(Screen[None]):
         else:
             self.console.action_do(action)
 
-    def do_filter(self) -> None:
+    def open_filter(self) -> None:
         """Opens the filter."""
         box = self.query_one("#filter", Entry)
         self._show_filter(box, on=True)
@@ -368,11 +353,6 @@ class FrameScreen(Screen[None]):
         # By style, not by class alone: a class takes effect a moment later, and what is not shown has no focus.
         box.set_class(on, "-open")
         box.display = on
-
-    def do_back(self) -> None:
-        """Ends what goes on, else clears the filter."""
-        if not self.console.operator.cancel():
-            self.set_filter("")
 
     def set_filter(self, text: str) -> None:
         """Shows only entries that have the text."""
@@ -430,10 +410,6 @@ class FrameScreen(Screen[None]):
         """Rows do not move under someone who presses keys."""
         self.console.last_key_at = time.monotonic()
 
-    def _why_not_back(self) -> str:
-        works = self.filter_text or self.console.operator.work is not None
-        return "" if works else "nothing to go back from"
-
     def _why_not_filter(self) -> str:
         return "" if self.query("#list") else "there is no list"
 
@@ -449,15 +425,14 @@ class FrameScreen(Screen[None]):
         return "" if self.console.contexts.configured else "no qdeck.toml names another"
 
     HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
-        "back": ActionHandler(
-            run=lambda screen: screen.do_back(), reason=_why_not_back, offered=lambda screen: not screen.why_not("back")
-        ),
+        "back": back(CANCEL, CLEAR_FILTER),
         "undo": ActionHandler(
-            run=lambda screen: screen.do_undo(), reason=lambda screen: screen.console.operator.why_not_undo()
+            run=lambda screen: screen.console.operator.undo_last(),
+            reason=lambda screen: screen.console.operator.why_not_undo(),
         ),
-        "filter": ActionHandler(run=do_filter, reason=_why_not_filter),
-        "copy": ActionHandler(run=do_copy, reason=_why_not_copy),
-        "write": ActionHandler(run=lambda screen: screen.do_write(), reason=_why_not_write),
+        "filter": ActionHandler(run=open_filter, reason=_why_not_filter),
+        "copy": ActionHandler(run=copy, reason=_why_not_copy),
+        "write": ActionHandler(run=write, reason=_why_not_write),
         "freeze": ActionHandler(
             run=lambda screen: screen.console.toggle_freeze(),
             label=lambda screen: "go on" if screen.console.frozen_ms else "",

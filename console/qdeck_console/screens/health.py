@@ -12,7 +12,7 @@ from qdeck.admin import Limits, QueueRef, Snapshot, Status
 from qdeck_console.actions import DEAD, HEALTH, QUEUES, STUCK, WORKERS, ActionHandler
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
-from qdeck_console.presenters.health import HealthSeen, Row
+from qdeck_console.presenters.health import Row, ServerHealth
 from qdeck_console.presenters.parts import in_height, section
 from qdeck_console.presenters.server import Cost, Trips
 from qdeck_console.screens.frame import WIDE
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 TASKS: Final = ("maintain", "history", "health", "purge")
 
 
-class HealthScreen(ListScreen[Row, HealthSeen]):
+class HealthScreen(ListScreen[Row, ServerHealth]):
     """Every check with its value, threshold and since when."""
 
     TAB = SCOPE = HEALTH
-    LIST: ClassVar[ListSpec[Row, HealthSeen]] = ListSpec(
+    LIST: ClassVar[ListSpec[Row, ServerHealth]] = ListSpec(
         noun="check", rows=lambda _data: (), key=lambda row: row.key,
         search=lambda row: f"{row.check} {row.label} {row.detail}",
     )  # fmt: skip
@@ -52,7 +52,7 @@ class HealthScreen(ListScreen[Row, HealthSeen]):
         main = Vertical(Lines(id="summary"), Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main")
         return (main, Lines(id="side"))
 
-    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> HealthSeen:
+    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> ServerHealth:
         """Read the server, and once since when what is wrong is so: later changes are seen here."""
         self._trips.begin()
         vitals = await reader.vitals()
@@ -64,7 +64,7 @@ class HealthScreen(ListScreen[Row, HealthSeen]):
             tasks = await reader.agent_tasks(TASKS)
         except NotAllowed:
             tasks = None
-        return HealthSeen(vitals=vitals, dated=self._dated[1], tasks=tasks)
+        return ServerHealth(vitals=vitals, dated=self._dated[1], tasks=tasks)
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -72,7 +72,7 @@ class HealthScreen(ListScreen[Row, HealthSeen]):
         return self._rows
 
     def _judged(self, snapshot: Snapshot) -> list[Row]:
-        data = self.data or HealthSeen()
+        data = self.data or ServerHealth()
         facts = present_server.facts_of(
             snapshot, data.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms, tasks=data.tasks
         )
@@ -139,7 +139,7 @@ class HealthScreen(ListScreen[Row, HealthSeen]):
         panel.show(lambda _w, _h: lines, self.painter)
 
     def _server(self, snapshot: Snapshot, cells: int) -> list[Line]:
-        vitals, served = (self.data or HealthSeen()).vitals, list(self.console.served)
+        vitals, served = (self.data or ServerHealth()).vitals, list(self.console.served)
         return present_server.server_lines(snapshot, vitals, served, self._cost(), max(20, cells))
 
     def _why_not_open(self) -> str:

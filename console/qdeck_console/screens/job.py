@@ -9,7 +9,7 @@ from textual.containers import Vertical
 
 from qdeck import QdeckError, UnknownJob
 from qdeck_console.actions import JOB, ActionHandler
-from qdeck_console.insight import JobInsight, JobSeen
+from qdeck_console.insight import JobAround, JobInsight
 from qdeck_console.presenters import job_page as present
 from qdeck_console.presenters import job_past as past
 from qdeck_console.presenters.job_detail import trouble
@@ -34,7 +34,7 @@ WIDEST = 120
 LEFT = 64
 
 
-class JobScreen(JobActing, ReadingScreen[JobSeen | UnknownJob]):
+class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
     """All about one job, live."""
 
     SCOPE = JOB
@@ -44,7 +44,7 @@ class JobScreen(JobActing, ReadingScreen[JobSeen | UnknownJob]):
         self._tab = tab
         self.queue, self.job_id = queue, job_id
         self._insight = JobInsight()
-        self._seen: JobSeen | None = None
+        self._seen: JobAround | None = None
         self._gone = False
         self._try: int | None = None  # the last one, until another is chosen
         self._folded: set[str] = set()
@@ -56,7 +56,7 @@ class JobScreen(JobActing, ReadingScreen[JobSeen | UnknownJob]):
         return self._tab
 
     @property
-    def reads(self) -> str:
+    def query_key(self) -> str:
         """What the feed reads for it."""
         return f"job/{self.queue}/{self.job_id}"
 
@@ -69,7 +69,7 @@ class JobScreen(JobActing, ReadingScreen[JobSeen | UnknownJob]):
             Vertical(right, More(right), id="job-side"),
         )
 
-    async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> JobSeen | UnknownJob:
+    async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> JobAround | UnknownJob:
         """Read this job, and those around it."""
         try:
             return await self._insight.look(reader, self.queue, self.job_id)
@@ -99,7 +99,7 @@ class JobScreen(JobActing, ReadingScreen[JobSeen | UnknownJob]):
         """Draws the job; one that is gone says so and stays readable."""
         data = self.data
         notice: list[Line] = []
-        if isinstance(data, JobSeen):
+        if isinstance(data, JobAround):
             self._seen, self._gone = data, False
         elif data is not None:
             self._gone = True

@@ -71,7 +71,7 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
         count = count or _FIRST_ROWS
         cursor, row = view.cursor, view.row
         around = row.id if view.held and isinstance(row, JobRecord) and row.has(Feature.ORDER) else None
-        self._fetched = (self.reads, (first, count), cursor)
+        self._fetched = (self.query_key, (first, count), cursor)
         if part is None:
             at = view.place
             part = await source.read(max(0, first - count), 3 * count, around)
@@ -164,7 +164,9 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
 
     def _read_what_lacks(self, *, fresh: bool) -> None:
         # A new picture may have been read before the list moved on: then what was fetched since is not in it.
-        if self.view.lacks and (fresh or self._fetched != (self.reads, self.view.visible_lines(), self.view.cursor)):
+        if self.view.lacks and (
+            fresh or self._fetched != (self.query_key, self.view.visible_lines(), self.view.cursor)
+        ):
             self.fetch()
         if self.unfinished and not self._working and self.is_current and not self.picture.is_lost:
             self._working = True
@@ -207,7 +209,7 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
             self.run_worker(self._fetch(), group="window", exit_on_error=False)
 
     async def _fetch(self) -> None:
-        name, console, known = self.reads, self.console, self.seen.part
+        name, console, known = self.query_key, self.console, self.seen.part
         asked = self.view.visible_lines()
         try:
             listed = await self.read_list(known if known.rows and not self.view.lacks else None)
@@ -216,10 +218,10 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
             return
         finally:
             self._fetching = False
-        if name != self.reads and self.is_current:
+        if name != self.query_key and self.is_current:
             self.fetch()  # another list was chosen meanwhile
         elif self.is_current:
-            console.shown = replace(console.shown, extra=self.merged(listed), extra_of=name)
+            console.shown = replace(console.shown, result=self.merged(listed), result_of=name)
             self.show(console.shown, fresh=False)
             is_behind = self.view.lacks and self.view.visible_lines() != asked
             on_another = isinstance(self.view.row, JobRecord) and self._fetched[2] != self.view.cursor
@@ -267,7 +269,7 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
 
     async def _mark(self, upper: str, first: int, lower: str, last: int) -> None:
         """Reads the range from its upper to its lower end, and marks it."""
-        source, name, view, work = self.source(), self.reads, self.view, self.console.operator.work
+        source, name, view, work = self.source(), self.query_key, self.view, self.console.operator.work
         found: dict[str, object] = {}
         if source is None or work is None:
             return
@@ -285,7 +287,7 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
                 work.done = len(found)
                 if work.cancelled or len(found) > MOST_MARKED:
                     break
-        if work.cancelled or name != self.reads or not view.in_range:
+        if work.cancelled or name != self.query_key or not view.in_range:
             self.console.say("nothing of the range was marked" if work.cancelled else "the list changed", "muted", "")
             view.clear_marks()
         else:
@@ -337,7 +339,5 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
 
     HANDLERS: ClassVar = {
         **MarkingScreen.HANDLERS,
-        "write": ActionHandler(
-            run=lambda screen: screen.do_write(), reason=why_not_write, label=lambda _screen: "export"
-        ),
+        "write": ActionHandler(run=lambda screen: screen.write(), reason=why_not_write, label=lambda _screen: "export"),
     }

@@ -82,7 +82,7 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
         return next((row for row in snapshot.queues if row.ref == queue), None) if snapshot else None
 
     @property
-    def reads(self) -> str:
+    def query_key(self) -> str:
         """The list that is shown."""
         return f"jobs/{self.queue}/{self.state}/{self.is_newest}/{self.filter_text}"
 

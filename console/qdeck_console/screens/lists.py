@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 from textual.containers import Vertical
 
 from qdeck_console.actions import ActionHandler
+from qdeck_console.feed import Query
 from qdeck_console.format import counted
 from qdeck_console.presenters.nothing import Nothing, nothing_lines
 from qdeck_console.presenters.parts import MARGIN
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from qdeck.admin import AsyncReader, Snapshot
-    from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 RowT = TypeVar("RowT")
 DataT = TypeVar("DataT")
@@ -69,14 +69,14 @@ class ReadingScreen(FrameScreen, Generic[DataT]):
     async def read(self, reader: AsyncReader, snapshot: Snapshot) -> DataT:
         """Read what the screen shows besides the queues, each second while it is in sight."""
 
-    def wants(self) -> Reader:
-        """Return what the feed shall read."""
-        return lambda snapshot: self.read(self.console.reader, snapshot)
+    def to_read(self) -> Query[DataT]:
+        """Return what the feed shall read, by whatever reader there is then."""
+        return Query(self.query_key, lambda snapshot: self.read(self.console.reader, snapshot))
 
     @property
     def data(self) -> DataT | None:
-        """What was read last; none until it was."""
-        return cast("DataT | None", self.was_read)
+        """What was read last; none until it was, and while the picture in sight is another screen's."""
+        return cast("DataT", self.picture.result) if self.picture.result_of == self.query_key else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from qdeck_console.format import NONE
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
 from qdeck_console.presenters.purgeentries import table_of
+from qdeck_console.screens.back import CANCEL, CLOSE, back
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.lists import NOTHING_OPENS, ReadingScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
@@ -64,7 +65,7 @@ class EntriesScreen(ReadingScreen[None]):
         self._shown: tuple[Window, Mapping[str, JobRecord | None], Painter] | None = None
 
     @property
-    def reads(self) -> str:
+    def query_key(self) -> str:
         """The name of what the feed reads for this screen."""
         return f"plan/{self.share.key}"
 
@@ -148,13 +149,8 @@ class EntriesScreen(ReadingScreen[None]):
 
         return Export(fill=fill, count=self.share.count)
 
-    def do_back(self) -> None:
-        """End what goes on, else go back to the plan."""
-        if not self.console.operator.cancel():
-            self.console.back()
-
     HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
         **FrameScreen.HANDLERS,
-        "back": ActionHandler(run=do_back),
+        "back": back(CANCEL, CLOSE),
         "open": NOTHING_OPENS,
     }

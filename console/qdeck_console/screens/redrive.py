@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import QdeckError
-from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
+from qdeck_console.actions import DEAD, REDRIVE
 from qdeck_console.format import counted
 from qdeck_console.operations import make_plan, outcome
 from qdeck_console.pace import Pace
 from qdeck_console.presenters.parts import in_height
 from qdeck_console.presenters.redrive import MOST_SAMPLED, WATCHING, Drive, around, redrive_lines
+from qdeck_console.screens.back import CANCEL, CLOSE, BackStep, back
 from qdeck_console.screens.frame import WIDE, FrameScreen
+from qdeck_console.screens.lists import NOTHING_OPENS
 from qdeck_console.screens.prompt import Field, Prompt
 from qdeck_console.widgets.items import page_of
 from qdeck_console.widgets.lines import LineList, Lines
@@ -23,7 +25,6 @@ from qdeck_console.widgets.more import More
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from textual.binding import BindingType
     from textual.widget import Widget
 
     from qdeck.admin import Outcomes, Plan, Tally
@@ -127,12 +128,17 @@ async def _drive(console: Console, drive: Drive, plan: Plan) -> None:
     console.say(words, role, glyph)
 
 
+STOP: Final = BackStep(
+    applies=lambda screen: not screen.drive.is_over and CANCEL.applies(screen),
+    run=lambda screen: screen.console.operator.cancel(),
+    label="stop",
+)
+
+
 class RedriveScreen(FrameScreen):
     """One redrive, live; it goes on when the page is left."""
 
-    TAB = DEAD
-    SCOPE = REDRIVE
-    BINDINGS: ClassVar[list[BindingType]] = bindings(REDRIVE)
+    TAB, SCOPE = DEAD, REDRIVE
 
     def __init__(self, drive: Drive) -> None:
         super().__init__()
@@ -200,19 +206,4 @@ class RedriveScreen(FrameScreen):
         self.query_one(LineList).show(page_of(lines), self.painter)
         self.query_one("#side", Lines).show(lambda w, h: in_height(around(self.drive, w), h, w), self.painter)
 
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        return "" if action == "back" else super().why_not(action)
-
-    def verb(self, action: Action) -> str:
-        """The verb of an action, as it would act now."""
-        return "stop" if action.id == "back" and not self.drive.is_over else super().verb(action)
-
-    def is_offered(self, action: Action) -> bool:
-        """Nothing can be opened here."""
-        return action.id != "open"
-
-    def do_back(self) -> None:
-        """Stops what goes on; when it is over, back to the dead letters."""
-        if self.drive.is_over or not self.console.operator.cancel():
-            self.console.back()
+    HANDLERS: ClassVar = {**FrameScreen.HANDLERS, "open": NOTHING_OPENS, "back": back(STOP, CLOSE)}

@@ -16,7 +16,7 @@ from qdeck_console.pace import Paces
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.frame import role_of
 from qdeck_console.presenters.parts import in_height, unread_words
-from qdeck_console.presenters.stuck import Stuck, StuckSeen, Why
+from qdeck_console.presenters.stuck import Stuck, StuckJobs, Why
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup, below
 from qdeck_console.screens.marks import MarkingScreen
@@ -74,11 +74,11 @@ async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[Stuck]:
     return list(found.values())
 
 
-class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckSeen]):
+class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
     """What runs longer than it should."""
 
     TAB = SCOPE = STUCK
-    LIST: ClassVar[ListSpec[Stuck | Left, StuckSeen]] = ListSpec(
+    LIST: ClassVar[ListSpec[Stuck | Left, StuckJobs]] = ListSpec(
         noun="stuck job", rows=lambda data: data.jobs, key=lambda row: row.key, search=lambda row: row.key
     )
 
@@ -107,9 +107,9 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckSeen]):
         if not self.view.all_marked:
             return None
         request = OperationRequest(verb=Verb.REQUEUE, where=self.filter_text, states=("running",), stuck=True)
-        return request, None if self.filter_text else (self.data or StuckSeen()).total
+        return request, None if self.filter_text else (self.data or StuckJobs()).total
 
-    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> StuckSeen:
+    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> StuckJobs:
         """Read the stuck jobs of the queues that have some, as the core finds them, and their owners."""
         where, at_ms = self.filter_text, snapshot.at_ms
         workers = {worker.id: worker for worker in await reader.workers()}
@@ -141,7 +141,7 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckSeen]):
         await self._read_usual(found)
         self._drop_marks(found, all_read)
         total = snapshot.totals.stuck
-        return StuckSeen(
+        return StuckJobs(
             jobs=tuple(found), total=total, usual=dict(self._usual), served=served, gone=gone, all_read=all_read,
             unread=len(unread),
         )  # fmt: skip
@@ -184,7 +184,7 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckSeen]):
     def matching(self) -> list[Stuck | Left]:
         """Return the stuck jobs that the filter matches."""
         test = parse(self.filter_text).compile()
-        return [stuck for stuck in (self.data or StuckSeen()).jobs if test(stuck.job)]
+        return [stuck for stuck in (self.data or StuckJobs()).jobs if test(stuck.job)]
 
     def groups(self, rows: Sequence[Stuck | Left]) -> list[RowGroup[Stuck | Left]]:
         """Return the jobs by why they are stuck."""
@@ -199,7 +199,7 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckSeen]):
     def items(self, rows: Sequence[Stuck | Left]) -> list[Item]:
         """Return the jobs as entries, with the one under the cursor in its place when it left the list."""
         items = super().items(rows)
-        gone, place = (self.data or StuckSeen()).gone, self.view.place
+        gone, place = (self.data or StuckJobs()).gone, self.view.place
         if gone is not None and self.view.cursor == gone.key and all(item.key != gone.key for item in items):
             items.insert(min(len(items), place or 0), Item(gone.key, 1, gone, False))
         return items
@@ -223,7 +223,7 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckSeen]):
         """Return how much is shown."""
         if not rows:
             return ""
-        data = self.data or StuckSeen()
+        data = self.data or StuckJobs()
         shown, words = len(data.jobs), counted(len(data.jobs), "stuck job")
         words = words if shown >= data.total else f"{words} of {data.total:,}"
         return f"{words}, {unread_words(data.unread)}" if data.unread else words
@@ -245,11 +245,11 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckSeen]):
                 each=lambda some: file.put([documents.stuck(job) for job in some]),
             )  # fmt: skip
 
-        return Export(fill=fill, count=None if where else (self.data or StuckSeen()).total)
+        return Export(fill=fill, count=None if where else (self.data or StuckJobs()).total)
 
     def empty_lines(self) -> Sequence[Line]:
         """Return what is said when nothing is stuck."""
-        data = self.data or StuckSeen()
+        data = self.data or StuckJobs()
         unread: Sequence[Line] = (((f"    {unread_words(data.unread)}", "warn"),),) if data.unread else ()
         if self.filter_text:
             words = "no stuck job matches" if data.all_read else "none of those that were read matches"
@@ -269,11 +269,11 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckSeen]):
         if isinstance(row, Left):
             lines: Sequence[Line] = ((("–  ", "ghost"), ("gone", "faint bold")), ((row.words(self.now_ms), "muted"),))
         else:
-            lines = present.side(row, self.data or StuckSeen(), cells, now_ms=self.now_ms, hide=self.hide)
+            lines = present.side(row, self.data or StuckJobs(), cells, now_ms=self.now_ms, hide=self.hide)
         return in_height(lines, height, cells, "enter opens it")
 
     def _all_label(self) -> str:
-        total = (self.data or StuckSeen()).total
+        total = (self.data or StuckJobs()).total
         return f"all {total:,}" if total and not self.filter_text else ""
 
     HANDLERS: ClassVar = {

@@ -71,7 +71,7 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
         self._search = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
 
     @property
-    def reads(self) -> str:
+    def query_key(self) -> str:
         """What the feed reads for it."""
         return "tasks"
 
@@ -153,7 +153,7 @@ class TaskQueuesScreen(ListScreen[TemporaryQueue, QueuePage]):
         self.task_id = task_id
 
     @property
-    def reads(self) -> str:
+    def query_key(self) -> str:
         """What the feed reads for it."""
         return f"task/{self.task_id}"
 

@@ -198,7 +198,7 @@ class WorkerScreen(ReadingWorkers, PageScreen):
         self._last: WorkerRow | None = None
 
     @property
-    def reads(self) -> str:
+    def query_key(self) -> str:
         """What the feed reads for it."""
         return f"worker/{self.worker_id}"
 

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qdeck_console.actions import ACTIONS, GROUPS, TABS, of_scope, places
 from qdeck_console.commands import WORDS
-from qdeck_console.screens.activity import ActivityScreen
+from qdeck_console.screens.activity import ActivityScreen, BatchScreen
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.health import HealthScreen
 from qdeck_console.screens.job import JobScreen
+from qdeck_console.screens.jobs import JobsScreen
+from qdeck_console.screens.purge import PurgeScreen
+from qdeck_console.screens.purgeentries import EntriesScreen
 from qdeck_console.screens.queues import QueuesScreen
+from qdeck_console.screens.redrive import RedriveScreen
 from qdeck_console.screens.schedules import SchedulesScreen
 from qdeck_console.screens.stuck import StuckScreen
-from qdeck_console.screens.workers import WorkersScreen
+from qdeck_console.screens.temporary import TaskQueuesScreen, TemporaryQueuesScreen
+from qdeck_console.screens.workers import WorkerScreen, WorkersScreen
 
 if TYPE_CHECKING:
     from qdeck_console.screens.frame import FrameScreen
 
+SCREENS: Final[tuple[type[FrameScreen], ...]] = (
+    QueuesScreen, JobsScreen, StuckScreen, DeadScreen, PurgeScreen, SchedulesScreen, WorkersScreen, HealthScreen,
+    ActivityScreen, QueueScreen, JobScreen, WorkerScreen, BatchScreen, RedriveScreen, EntriesScreen,
+    TemporaryQueuesScreen, TaskQueuesScreen,
+)  # fmt: skip
 README = Path(__file__).resolve().parents[3] / "console" / "README.md"
 
 
@@ -47,13 +57,10 @@ def test_no_key_means_two_things_in_one_place() -> None:
 
 
 def test_every_action_of_a_screen_is_done_by_it() -> None:
-    classes: list[type[FrameScreen]] = [
-        QueuesScreen, StuckScreen, DeadScreen, SchedulesScreen, WorkersScreen, HealthScreen, ActivityScreen,
-        QueueScreen, JobScreen,
-    ]  # fmt: skip
-    for screen in classes:
+    known = {action.id for action in ACTIONS}
+    for screen in SCREENS:
         actions = of_scope(screen.SCOPE)
         assert actions, screen
         for action in actions:
-            done = action.id in screen.HANDLERS or hasattr(screen, f"do_{action.id}")
-            assert action.call or done, (screen, action.id)
+            assert action.call or action.id in screen.HANDLERS, (screen, action.id)
+        assert set(screen.HANDLERS) <= known, screen
