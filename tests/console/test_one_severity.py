@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
 
-from qdeck._deck.verdict import sum_up
-from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, State, Status, check_all
+from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, State, Status
 from qdeck_console.feed import Picture
 from qdeck_console.judging import Entry, Judge, Severity
 from qdeck_console.presenters import frame, health, jobs, queue_detail
 from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.presenters.queues import Drawer
 from qdeck_console.presenters.server import server_lines
+from support.verdicts import judge
 
 Q: Final = "shop:mail:actions"
 CHECKS: Final = {"stuck": Code.STUCK, "late": Code.LATE, "dead": Code.DEAD}
@@ -22,19 +21,10 @@ NAMES: Final = {"stuck": "stuck", "late": "late", "dead": "dead_letters"}
 ROLES: Final = {Status.HEALTHY: "text", Status.DEGRADED: "warn", Status.UNHEALTHY: "bad"}
 
 
-NOTHING_KNOWN: Final = ServerInfo()
-
-
-def snapshot(*rows: QueueRow, server: ServerInfo = NOTHING_KNOWN) -> Snapshot:
-    seen = Snapshot(at_ms=1, server=server, queues=rows)
-    found = sum_up(check_all(seen))
-    return replace(seen, status=found.status, findings=found.findings, severities=found.severities, checks=found.checks)
-
-
-def judged(judge: Judge, seen: Snapshot) -> tuple[Entry, ...]:
-    for _ in judge.steps(seen):
+def judged(by: Judge, seen: Snapshot) -> tuple[Entry, ...]:
+    for _ in by.steps(seen):
         pass
-    return judge.judged.entries
+    return by.judged.entries
 
 
 @pytest.mark.parametrize(
@@ -46,7 +36,7 @@ def judged(judge: Judge, seen: Snapshot) -> tuple[Entry, ...]:
     ],
 )  # fmt: skip
 def test_every_face_shows_the_severity_of_the_finding(kind: str, count: int, expected: Status) -> None:
-    seen = snapshot(QueueRow(name=Q, workers=1, **{kind: count}))  # type: ignore[arg-type]  # each by its own kind
+    seen = judge(QueueRow(name=Q, workers=1, **{kind: count}))  # type: ignore[arg-type]  # each by its own kind
     code = CHECKS[kind]
     assert seen.status is expected
     assert seen.severities.get(code, Status.HEALTHY) is expected
@@ -59,24 +49,24 @@ def test_every_face_shows_the_severity_of_the_finding(kind: str, count: int, exp
 
 def test_a_row_follows_the_findings_on_all_queues_though_it_did_not_change() -> None:
     """50 stuck jobs are a few and 51 are many: what other queues have makes the severity of each."""
-    judge, still = Judge(), QueueRow(name=Q, stuck=1)
+    by, still = Judge(), QueueRow(name=Q, stuck=1)
     levels = []
     for others in (49, 50, 49):
-        entries = judged(judge, snapshot(still, QueueRow(name="shop:bills:actions", stuck=others)))
+        entries = judged(by, judge(still, QueueRow(name="shop:bills:actions", stuck=others)))
         levels.append([entry.severity for entry in entries])
     assert levels == [[Severity.WATCH] * 2, [Severity.ACT] * 2, [Severity.WATCH] * 2]
 
 
 def test_dead_letters_of_a_queue_count_once_all_together_are_too_many() -> None:
     rows = [QueueRow(name=f"shop:q{n}:actions", dead=dead) for n, dead in enumerate((60, 60, 9))]
-    assert [entry.severity for entry in judged(Judge(), snapshot(rows[0]))] == [Severity.FINE]
-    seen = snapshot(*rows)
+    assert [entry.severity for entry in judged(Judge(), judge(rows[0]))] == [Severity.FINE]
+    seen = judge(*rows)
     assert [one.text for one in seen.findings] == ["129 dead letters in 3 queues"]
     assert [entry.severity for entry in judged(Judge(), seen)] == [Severity.WATCH, Severity.WATCH, Severity.FINE]
 
 
 def test_a_row_need_not_name_its_queue_again() -> None:
-    seen = snapshot(QueueRow(name=Q, ready=3, workers=0, unknown_tasks=(("send", 2, 0),)))  # type: ignore[arg-type]  # as stored
+    seen = judge(QueueRow(name=Q, ready=3, workers=0, unknown_tasks=(("send", 2, 0),)))  # type: ignore[arg-type]  # as stored
     [entry] = judged(Judge(), seen)
     assert [text for _, text, _ in entry.reasons] == [
         "no live worker, 3 jobs waiting", "no worker knows task send, 2 jobs waiting"
@@ -85,14 +75,14 @@ def test_a_row_need_not_name_its_queue_again() -> None:
 
 @pytest.mark.parametrize(("used", "role"), [(85, "accent"), (90, "accent"), (91, "warn"), (98, "warn"), (99, "bad")])
 def test_the_bar_of_the_memory_has_the_colour_of_its_finding(used: int, role: str) -> None:
-    seen = snapshot(server=ServerInfo(memory_bytes=used, max_memory_bytes=100))
+    seen = judge(server=ServerInfo(memory_bytes=used, max_memory_bytes=100))
     roles = {name.split()[0] for line in server_lines(seen, None, [], None, 60) for _, name in line}
     assert roles & {"accent", "warn", "bad"} == {role}
 
 
 def test_what_is_wrong_with_a_queue_colours_no_other_number_of_it() -> None:
     """Its dead letters are few, though it lacks a worker for long."""
-    seen = snapshot(QueueRow(name=Q, ready=3, workers=0, dead=2, oldest_s=4000.0))
+    seen = judge(QueueRow(name=Q, ready=3, workers=0, dead=2, oldest_s=4000.0))
     [entry] = judged(Judge(), seen)
     assert entry.severity is Severity.ACT
     assert [entry.worst(code) for code in (Code.NO_WORKER, Code.DEAD)] == [Severity.ACT, Severity.FINE]
@@ -103,7 +93,7 @@ def test_what_is_wrong_with_a_queue_colours_no_other_number_of_it() -> None:
 
 @pytest.mark.parametrize(("dead", "role"), [(3, "text"), (101, "warn bold"), (1_001, "bad bold")])
 def test_the_jobs_of_a_queue_are_headed_in_the_colours_of_its_findings(dead: int, role: str) -> None:
-    seen = snapshot(QueueRow(name=Q, ready=0, workers=0, dead=dead))
+    seen = judge(QueueRow(name=Q, ready=0, workers=0, dead=dead))
     [entry] = judged(Judge(), seen)
     assert (f"{dead:,}", role) in jobs.states_line(State.READY, entry, 160)
     title = jobs.title_line(entry.row.ref, entry, 160, hide=PLAIN)

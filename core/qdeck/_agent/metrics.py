@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from qdeck._deck.model import State
 from qdeck._engine.stored_numbers import whole
 from qdeck._hidden import HIDDEN, json_escape
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 _OBEYED: Final = re.compile(rf"(?!\n){HIDDEN.pattern}")
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-VERDICTS: Final = {"healthy": 0, "degraded": 1, "unhealthy": 2}
-STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 # The document's names for what a purge takes, and the rules of ours that do it.
 PURGES: Final = {
     "pending": "running_without_owner",
@@ -64,9 +63,9 @@ def _queues(snapshot: Snapshot) -> Iterable[Metric]:
     rows = snapshot.queues  # counts that cannot be read are None, and left out
     sizes = GaugeMetricFamily("qdeck_health_queue_size", "Jobs of a queue in a state", labels=(*_QUEUE, "state"))
     for row in rows:
-        for state in STATES:
-            if (count := getattr(row, state)) is not None:
-                sizes.add_metric((row.adapter, row.name, state), count)
+        for state in State:
+            if (count := getattr(row, state.value)) is not None:
+                sizes.add_metric((row.adapter, row.name, state.value), count)
     yield sizes
     yield _gauge(rows, "health_queue_oldest_age", "Seconds for which the oldest job waits to start", "oldest_s")
     yield _gauge(rows, "health_queue_stuck", "Jobs that are stuck", "stuck")
@@ -102,7 +101,7 @@ def _gauge(rows: Sequence[QueueRow], name: str, about: str, field: str) -> Metri
 
 def _health(snapshot: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
     yield GaugeMetricFamily(
-        "qdeck_health_status", "0 healthy, 1 degraded, 2 unhealthy", value=VERDICTS[snapshot.status.value]
+        "qdeck_health_status", "0 healthy, 1 degraded, 2 unhealthy", value=snapshot.status.exit_code
     )
     found = GaugeMetricFamily(
         "qdeck_health_findings", "Findings of the last look", labels=("code", "severity", *_QUEUE)

@@ -88,6 +88,7 @@ class QueueRow:
     stuck: int | None = None
     overdue: int | None = None  # delayed ones whose time has come, and nobody put them in line
     late: int | None = None  # those that wait for their start for longer than the threshold
+    late_delayed: int | None = None  # of these, those that are still delayed
     oldest_s: float | None = None
     oldest_exact: bool = True
     paused: bool = False

@@ -440,10 +440,13 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
     oldest = max(0, now - (detail.oldest_ms or 0)) / 1000 if waits else None
     stuck = detail.stuck if base.running else 0
     overdue = detail.overdue if base.delayed else 0
-    late = detail.late if waits else 0
+    late, late_delayed = (detail.late, detail.late_delayed) if waits else (0, 0)
     serving = None if takers is None else takers.get(name, 0)
     came, went, dead = known.rates(now)
-    derived = (stuck, overdue, late, oldest, detail.exact, came, went, dead, serving, detail.set_aside, detail.problem)
+    derived = (
+        stuck, overdue, late, late_delayed, oldest, detail.exact, came, went, dead, serving, detail.set_aside,
+        detail.problem,
+    )  # fmt: skip
     if known.derived != derived:
         known.derived = derived
         known.row = replace(
@@ -451,6 +454,7 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
             stuck=stuck,
             overdue=overdue,
             late=late,
+            late_delayed=late_delayed,
             oldest_s=oldest,
             oldest_exact=detail.exact,
             in_per_s=came,

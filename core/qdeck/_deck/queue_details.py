@@ -33,6 +33,7 @@ class Detail:
     stuck: int | None = None
     overdue: int | None = None
     late: int | None = None
+    late_delayed: int = 0
     set_aside: int = 0
     problem: Unreadable | None = None
 
@@ -96,9 +97,10 @@ def _late_in(queue: str, band: int, limit: int) -> Command:
 
 
 def _count_late(late: Sequence[tuple[str, Command]], found: dict[str, Detail]) -> Program[None]:
-    for (name, _), count in zip(late, (yield from reads.ask_all([call for _, call in late])), strict=True):
+    for (name, call), count in zip(late, (yield from reads.ask_all([call for _, call in late])), strict=True):
         if isinstance(count, int):
             found[name].late = (found[name].late or 0) + count
+            found[name].late_delayed += count if call[1] == keys.key(name, "delayed") else 0
 
 
 def _read_bands(

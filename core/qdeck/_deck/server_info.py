@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import ServerInfo
@@ -9,6 +10,8 @@ from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from qdeck._redis.commands import Program
 
 # What a restart keeps; NO_AOF is all that INFO tells.
@@ -22,10 +25,7 @@ def read_server(hello: Any, info: Any, address: str) -> ServerInfo:
     """Return the server as far as the replies describe it."""
     said = _hello(hello)
     facts = info_fields(info)
-
-    def number(name: str) -> int | None:
-        text = facts.get(name, "")
-        return int(text) if text.lstrip("-").isdigit() else None
+    number = partial(info_number, facts)
 
     valkey = facts.get("valkey_version")
     name = facts.get("server_name") or ("valkey" if valkey else said.get("server"))
@@ -66,6 +66,12 @@ def info_fields(reply: Any) -> dict[str, str]:
         return {}
     lines = reply.decode("utf-8", "replace").splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
+
+
+def info_number(facts: Mapping[str, str], name: str) -> int | None:
+    """A field of INFO that is a whole number."""
+    text = facts.get(name, "")
+    return int(text) if text.lstrip("-").isdigit() else None
 
 
 def _persistence(facts: dict[str, str]) -> str | None:

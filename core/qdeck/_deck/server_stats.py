@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._deck.server_info import info_fields, info_number
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 
@@ -36,19 +37,14 @@ class ServerStats:
 
     def number(self, name: str) -> int | None:
         """Return a fact that is a whole number."""
-        text = self.facts.get(name, "")
-        return int(text) if text.lstrip("-").isdigit() else None
+        return info_number(self.facts, name)
 
 
 def read_stats() -> Program[ServerStats]:
     """Read `INFO` and the newest entries of the slow log, in one round trip."""
     info, slow, count = yield ask((b"INFO",), (b"SLOWLOG", b"GET", MOST_SLOW), (b"SLOWLOG", b"LEN"))
-    facts: dict[str, str] = {}
-    if isinstance(info, bytes):
-        lines = info.decode("utf-8", "replace").splitlines()
-        facts = dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
     return ServerStats(
-        facts=MappingProxyType(facts),
+        facts=MappingProxyType(info_fields(info)),
         slow=None if is_error(slow) else tuple(_slow(entry) for entry in slow if len(entry) >= 4),
         slow_count=count if isinstance(count, int) else None,
     )

@@ -137,14 +137,6 @@ def sum_up(checks: Sequence[Check]) -> Verdict:
     return Verdict(status, findings, MappingProxyType(worst), tuple(checks))
 
 
-def check_all(seen: Snapshot, thresholds: Thresholds | None = None) -> list[Check]:
-    """Every rule, whether it found something or not."""
-    found = Findings(shared=seen.shared)
-    for _ in steps(seen, thresholds, found):
-        pass
-    return found.checks
-
-
 def check_server(server: ServerInfo, limits: Thresholds) -> list[Check]:
     """The rules about the server itself."""
     return [

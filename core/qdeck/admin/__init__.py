@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qdeck._deck.queue_settings import actor
     from qdeck._deck.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
     from qdeck._deck.server_stats import ServerStats, SlowCommand
-    from qdeck._deck.verdict import check_all, findings_of
+    from qdeck._deck.verdict import findings_of
     from qdeck._deck.words import NATIVE, Code, State, Status
     from qdeck._engine.batch_transitions import MAX_UNDO_BYTES
     from qdeck._engine.codec import UNKNOWN_TASK
@@ -193,7 +193,6 @@ __all__ = [
     "WorkerRow",
     "Writer",
     "actor",
-    "check_all",
     "check_new_file",
     "concerns_all",
     "configure_masking",
@@ -252,7 +251,7 @@ _HOMES: Final = {
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._deck.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
     "qdeck.adapters.native.records": "MOST_SHOWN",
-    "qdeck._deck.verdict": "check_all findings_of",
+    "qdeck._deck.verdict": "findings_of",
     "qdeck._deck.server_stats": "ServerStats SlowCommand",
     "qdeck._deck.words": "Code NATIVE State Status",
     "qdeck._engine.batch_transitions": "MAX_UNDO_BYTES",

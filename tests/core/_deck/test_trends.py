@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from qdeck._deck.history import Flow
 from qdeck._deck.native_queues import CountedQueue
 from qdeck._deck.verdict import Standing
-from qdeck.admin import Code, Finding, QueueRow, ServerInfo, Snapshot, Status, check_all
+from qdeck.admin import Code, QueueRow, Status
+from support.verdicts import judge
 
 QUEUE = "demo:dev:mail:actions"
-
-
-def found_in(row: QueueRow, standing: Standing | None = None) -> tuple[Finding, ...]:
-    seen = Snapshot(at_ms=1, server=ServerInfo(), queues=(row,))
-    try:
-        next(iter((standing or Standing()).judge(seen, None)))
-    except StopIteration as done:
-        judged: Snapshot = done.value
-        return judged.findings
-    raise AssertionError("few queues are judged at once")
 
 
 @pytest.mark.parametrize(
@@ -32,14 +25,18 @@ def found_in(row: QueueRow, standing: Standing | None = None) -> tuple[Finding, 
 def test_a_queue_fills_faster_than_it_drains(
     came: float | None, went: float | None, ready: int, *, is_filling: bool
 ) -> None:
-    found = found_in(QueueRow(name=QUEUE, ready=ready, in_per_s=came, out_per_s=went))
+    row = QueueRow(name=QUEUE, ready=ready, in_per_s=came, out_per_s=went)
+    found = judge(row).findings
     assert [one.code for one in found] == [Code.FILLING] * is_filling
-    assert not found_in(QueueRow(name=QUEUE, ready=ready, in_per_s=came, out_per_s=went, paused=True))[1:]
+    assert Code.FILLING not in judge(replace(row, paused=True)).severities
 
 
 def test_the_finding_does_not_come_and_go_with_each_look() -> None:
     standing, drained = Standing(), (2.3, 1.4, 1.7, 1.5, 1.95, 1.6)  # two a second come
-    told = [found_in(QueueRow(name=QUEUE, ready=400, in_per_s=2.0, out_per_s=rate), standing) for rate in drained]
+    told = [
+        judge(QueueRow(name=QUEUE, ready=400, in_per_s=2.0, out_per_s=rate), standing=standing).findings
+        for rate in drained
+    ]
     assert [[one.text for one in found] for found in told] == [
         [], *([f"{QUEUE} fills faster than it drains, +{growth}/s"] for growth in (0.6, 0.3, 0.5)), [], []
     ]  # fmt: skip
@@ -48,7 +45,7 @@ def test_the_finding_does_not_come_and_go_with_each_look() -> None:
 
 @pytest.mark.parametrize(("growth", "count"), [(None, None), (0.9, None), (1.0, 1), (29.7, 30)])
 def test_dead_letters_that_grow_are_found(growth: float | None, count: int | None) -> None:
-    found = found_in(QueueRow(name=QUEUE, dead_per_min=growth))
+    found = judge(QueueRow(name=QUEUE, dead_per_min=growth)).findings
     assert [(one.code, one.count, one.severity) for one in found] == [(Code.DEAD_GROWING, count, Status.DEGRADED)] * (
         count is not None
     )
@@ -56,8 +53,7 @@ def test_dead_letters_that_grow_are_found(growth: float | None, count: int | Non
 
 def test_what_one_look_cannot_tell_is_unknown() -> None:
     for rows, status in (((QueueRow(name=QUEUE),), None), ((), Status.HEALTHY)):
-        seen = Snapshot(at_ms=1, server=ServerInfo(), queues=rows)
-        checks = {check.name: check.status for check in check_all(seen)}
+        checks = {check.name: check.status for check in judge(*rows).checks}
         assert checks["trends"] is status
 
 

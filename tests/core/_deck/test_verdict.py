@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qdeck._deck.verdict import sum_up
-from qdeck.admin import Check, QueueRow, ServerInfo, Snapshot, Status, Thresholds, check_all
+from qdeck.admin import QueueRow, ServerInfo, Status, Thresholds
+from support.verdicts import judge
 
 H, D, U = Status.HEALTHY, Status.DEGRADED, Status.UNHEALTHY
 GOOD = ServerInfo(
@@ -22,12 +22,8 @@ def row(name: str = "a:b:actions", /, **more: float | None) -> QueueRow:
     return QueueRow(name=name, **{**numbers, "workers": 1, **more})  # type: ignore[arg-type]  # each by its own kind
 
 
-def checked(server: ServerInfo, *rows: QueueRow, limits: Thresholds | None = None) -> list[Check]:
-    return check_all(Snapshot(at_ms=1, server=server, queues=rows), limits)
-
-
 def status(*rows: QueueRow, server: ServerInfo = GOOD, limits: Thresholds | None = None) -> Status:
-    return sum_up(checked(server, *rows, limits=limits)).status
+    return judge(*rows, server=server, limits=limits).status
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, H), (100, H), (101, D), (1000, D), (1001, U)])
@@ -49,12 +45,12 @@ def test_stuck(count: int, expected: Status) -> None:
 def test_late(count: int, expected: Status) -> None:
     """'stuck_vm_max_warning: 10, stuck_vm_max_critical: 50', of jobs that wait for longer than the threshold"""
     assert status(row(late=count)) is expected
-    found = sum_up(checked(GOOD, row(late=count))).findings
+    found = judge(row(late=count), server=GOOD).findings
     assert [one.severity for one in found] == [expected] * bool(count), "a few are told, and not held against it"
 
 
 def test_what_is_stuck_and_what_waits_for_too_long_are_two_findings_with_their_own_numbers() -> None:
-    checks = {check.name: check for check in checked(GOOD, row(stuck=3, late=12), row("a:x:actions", late=1))}
+    checks = {check.name: check for check in judge(row(stuck=3, late=12), row("a:x:actions", late=1)).checks}
     assert [(name, checks[name].value, checks[name].threshold) for name in ("stuck", "late")] == [
         ("stuck", 3, 0), ("late", 13, 10)
     ]  # fmt: skip
@@ -77,7 +73,7 @@ def test_pending_queue_max(count: int, expected: Status) -> None:
 
 
 def test_a_queue_without_a_living_worker() -> None:
-    findings = sum_up(checked(GOOD, row(ready=2, workers=0, oldest_s=300.0))).findings
+    findings = judge(row(ready=2, workers=0, oldest_s=300.0), server=GOOD).findings
     assert [(finding.severity, finding.text) for finding in findings] == [
         (D, "no live worker for a:b:actions, 2 jobs waiting")
     ]
@@ -105,14 +101,14 @@ def test_the_dangers_of_the_server(facts: dict[str, object], expected: Status, s
     from dataclasses import replace
 
     server = replace(GOOD, **facts)  # type: ignore[arg-type]  # each by its own kind
-    judged = sum_up(checked(server))
+    judged = judge(server=server)
     assert judged.status is expected
     assert said in " ".join(finding.text for finding in judged.findings)
 
 
 def test_what_cannot_be_known_is_named_and_never_ok() -> None:
     """A degradation is named ("INFO is not allowed: memory unknown"), never a silent ok."""
-    checks = {check.name: check for check in checked(ServerInfo(), row(workers=None))}
+    checks = {check.name: check for check in judge(row(workers=None)).checks}
     unknown = {name for name, check in checks.items() if check.status is None}
     assert unknown == {"role", "loading", "saving", "persistence", "eviction", "memory", "workers", "trends"}
     assert checks["memory"].detail == "INFO is not allowed: memory unknown"

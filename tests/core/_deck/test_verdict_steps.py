@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from qdeck._deck import verdict
 from qdeck.admin import QueueRow, ServerInfo, Snapshot
+from support.verdicts import judge
 
 QUEUES = 5 * verdict.STEP
 ROWS = [
@@ -25,7 +26,7 @@ def _findings(rows: list[QueueRow], known: verdict.Findings | None = None) -> tu
 
 def test_steps_come_to_what_is_found_at_once() -> None:
     found, steps = _findings(ROWS)
-    assert found.checks == verdict.check_all(_seen(ROWS))
+    assert found.checks == list(judge(*ROWS).checks)
     assert steps > 2 * QUEUES / verdict.STEP
     assert sum(len(check.findings) for check in found.checks) > QUEUES, "each queue lacks a worker, some are full"
 
@@ -34,7 +35,7 @@ def test_a_finding_that_stays_is_the_same_one() -> None:
     before, _ = _findings(ROWS)
     rows = [replace(ROWS[0], ready=99), *ROWS[1:]]
     after, _ = _findings(rows, before)
-    assert after.checks == verdict.check_all(_seen(rows))
+    assert after.checks == list(judge(*rows).checks)
     old = {id(finding) for check in before.checks for finding in check.findings}
     new = [finding for check in after.checks for finding in check.findings if finding.queue and id(finding) not in old]
     assert [(finding.queue, finding.text) for finding in new] == [

@@ -178,7 +178,7 @@ class Native(Adapter):
         """The numbers that a verdict on health needs."""
         from qdeck.adapters.native import health
 
-        return health.measure(rows, now, self.thresholds.stuck_age_ms, orphans)
+        return health.measure(rows, now, orphans)
 
     def unreadable(self, rows: Sequence[QueueRow], notices: list[str]) -> Program[list[Broken]]:
         """What is stored in these queues and cannot be read."""
