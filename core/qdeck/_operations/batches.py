@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._deck import queue_settings
-from qdeck._deck.model import NATIVE, QueueRef
+from qdeck._deck.model import QueueRef  # noqa: TC001 - structs look their types up when they are made
 from qdeck._engine import keys
 from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
 from qdeck._errors import UsageError
@@ -40,7 +40,7 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     until_ms: int
     queues: list[QueueRef] = []
     shared: list[str] = []  # names that queues of several adapters had when it began
-    adapters: list[str] = []  # other adapters that have something of it
+    adapters: list[str] = []  # besides those of its queues
     filter: str = ""
     detail: str = ""  # what was meant where no filter says it
     rules: list[UsedRule] = []  # of a purge
@@ -151,7 +151,7 @@ def begin(
     yield from _sweep(known, now)
     record = Batch(
         id=batch, verb=verb, by=queue_settings.actor(), at_ms=now, until_ms=now + keep_ms, queues=list(queues),
-        shared=list(shared), adapters=sorted({*adapters, *(ref.adapter for ref in queues)} - {NATIVE}), filter=filter,
+        shared=list(shared), adapters=list(adapters), filter=filter,
         detail=detail, rules=list(rules), target=target, bytes=begun.bytes if begun else 0, automatic=automatic,
     )  # fmt: skip
     room = _room(known, batch, keep_bytes)

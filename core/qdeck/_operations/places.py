@@ -1,4 +1,4 @@
-"""Where something is looked for: queues with their adapters, native's first; and what changes of a plan are for."""
+"""Where something is looked for: queues with their adapters; and what changes of a plan are for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from qdeck._filter import Filter
     from qdeck._operations.model import PlanHead
-    from qdeck._operations.request import Wish
+    from qdeck._operations.request import PlanRequest
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.all import Adapters
@@ -45,19 +45,19 @@ class Places:
         return list(dict.fromkeys(adapter for adapter, _ in self.queues))
 
 
-def places_of_wish(adapters: Adapters, wish: Wish) -> Program[Places]:
-    """Where a wish is to be fulfilled. A queue that is named must be there, and its adapter must know the verb."""
-    places = yield from places_of(adapters, wish.queues, wish.wanted)
-    verb = wish.verb.value
-    if wish.verb is Verb.PURGE:
+def places_of_request(adapters: Adapters, request: PlanRequest) -> Program[Places]:
+    """Where a plan looks. A queue that is named must be there, and its adapter must know the verb."""
+    places = yield from places_of(adapters, request.queues, request.wanted)
+    verb = request.verb.value
+    if request.verb is Verb.PURGE:
         return places
     able = [(adapter, queue) for adapter, queue in places.queues if not adapter.why_not(verb)]
-    if len(able) < len(places.queues) and (wish.queues or not able):
+    if len(able) < len(places.queues) and (request.queues or not able):
         adapter, queue = next(pair for pair in places.queues if pair not in able)
-        named = f"{queue!r}: " if wish.queues else ""
+        named = f"{queue!r}: " if request.queues else ""
         raise InvalidOption(named + adapter.why_not(verb), hint=f"{adapter.name} can {', '.join(adapter.able())}")
     places.queues = able
-    if wish.priority is not None and wish.verb is not Verb.REPRIORITISE:
+    if request.priority is not None and request.verb is not Verb.REPRIORITISE:
         deaf = next((adapter.name for adapter, _ in able if verb not in adapter.takes_priority), None)
         if deaf is not None:
             raise InvalidOption(f"{verb} takes no priority in the adapter {deaf}", hint="name a queue of the scheduler")
@@ -74,7 +74,6 @@ def places_of(adapters: Adapters, queues: Sequence[str | QueueRef], wanted: Filt
             raise UsageError(what, hint="qdeck status lists the queues")
         yield from adapter.need(ref.name)
         places.queues.append((adapter, ref.name))
-    places.queues.sort(key=lambda place: place[0] is not adapters.native)
     if not queues:
         only = None if wanted is None else wanted.pushdown(0).queues
         places.queues = yield from adapters.queues(places.unread, only)

@@ -22,9 +22,9 @@ from qdeck._errors import InvalidOption
 from qdeck._filter import parse
 from qdeck._names import QueueName
 from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanHead, Verb
-from qdeck._operations.places import context_of, places_of_wish
+from qdeck._operations.places import context_of, places_of_request
 from qdeck._operations.planfile import Plan, PlanWriter
-from qdeck._operations.request import Sums, Wish
+from qdeck._operations.request import PlanRequest, PlanTally
 from qdeck._options import read_priority
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
@@ -47,20 +47,22 @@ if TYPE_CHECKING:
     from qdeck.adapters.plans import Context, Pages, Rule
 
 
-def check(wish: Wish) -> tuple[int | None, str | None]:
+def check(request: PlanRequest) -> tuple[int | None, str | None]:
     """The new priority and the target queue; raises when the verb wants one that is missing, or has one too many."""
-    verb = wish.verb
+    verb = request.verb
     may = verb in (Verb.RETRY, Verb.REQUEUE, Verb.RUN)  # some adapters take a priority for these
-    if (verb is Verb.REPRIORITISE) != (wish.priority is not None) and not may:
-        hint = "give the new priority" if wish.priority is None else "only reprioritise takes a priority"
-        raise InvalidOption(f"{verb.value} with priority {wish.priority!r}", hint=hint)
-    if (verb is Verb.MOVE) != (wish.target is not None):
-        hint = "name the queue to move to" if wish.target is None else "only move takes another queue"
-        raise InvalidOption(f"{verb.value} to queue {wish.target!r}", hint=hint)
-    target = None if wish.target is None else wish.target.removeprefix(f"{NATIVE}/")
-    if target is not None and any(queue in (target, str(QueueRef(NATIVE, target))) for queue in map(str, wish.queues)):
-        raise InvalidOption(f"the jobs are in {wish.target!r} already", hint="name another queue")
-    priority = None if wish.priority is None else read_priority("priority", wish.priority)
+    if (verb is Verb.REPRIORITISE) != (request.priority is not None) and not may:
+        hint = "give the new priority" if request.priority is None else "only reprioritise takes a priority"
+        raise InvalidOption(f"{verb.value} with priority {request.priority!r}", hint=hint)
+    if (verb is Verb.MOVE) != (request.target is not None):
+        hint = "name the queue to move to" if request.target is None else "only move takes another queue"
+        raise InvalidOption(f"{verb.value} to queue {request.target!r}", hint=hint)
+    target = None if request.target is None else request.target.removeprefix(f"{NATIVE}/")
+    if target is not None and any(
+        queue in (target, str(QueueRef(NATIVE, target))) for queue in map(str, request.queues)
+    ):
+        raise InvalidOption(f"the jobs are in {request.target!r} already", hint="name another queue")
+    priority = None if request.priority is None else read_priority("priority", request.priority)
     return priority, None if target is None else str(QueueName.parse(target))
 
 
@@ -115,7 +117,7 @@ def start_head(
 
 def build(
     address: str,
-    wish: Wish,
+    request: PlanRequest,
     *,
     db: int | None = None,
     adapters: Adapters,
@@ -124,28 +126,28 @@ def build(
     watch: Watch | None = None,
 ) -> Program[Plan]:
     """Make a plan. `progress` receives how many jobs were looked at and how many match, `watch` each page of them."""
-    priority, target = check(wish)
-    places = yield from places_of_wish(adapters, wish)
-    purges = wish.verb is Verb.PURGE
-    unlisted = adapters.unlisted if purges and not wish.queues else []
+    priority, target = check(request)
+    places = yield from places_of_request(adapters, request)
+    purges = request.verb is Verb.PURGE
+    unlisted = adapters.unlisted if purges and not request.queues else []
     head = yield from start_head(
-        wish.verb, adapters, places, address, db=db, where="" if purges else str(wish.wanted or ""),
-        rules=_rules(wish, places.adapters, unlisted) if purges else (), reason=wish.reason,
-        priority=priority, target=target, life_ms=wish.life_ms, limits=asdict(wish.limits) if purges else None,
+        request.verb, adapters, places, address, db=db, where="" if purges else str(request.wanted or ""),
+        rules=_rules(request, places.adapters, unlisted) if purges else (), reason=request.reason,
+        priority=priority, target=target, life_ms=request.life_ms, limits=asdict(request.limits) if purges else None,
     )  # fmt: skip
-    with PlanWriter(head, wish.path) as writer:
-        making = _Making(head, wish, places, writer, progress, cancelled, watch)
+    with PlanWriter(head, request.path) as writer:
+        making = _Making(head, request, places, writer, progress, cancelled, watch)
         for ref, error in places.unread:
-            making.sums.skip(ref, "", SkipCode.UNREADABLE, error)
+            making.tally.skip(ref, "", SkipCode.UNREADABLE, error)
         beside = [(adapter, NO_QUEUE) for adapter in (*places.adapters, *unlisted)] if purges else []
         for adapter, queue in [*places.queues, *beside]:
             for search in making.searches(adapter, queue):
                 yield from making.take(adapter, queue, search)
-        making.sums.close()
-        return writer.finish(making.sums.tail())
+        making.tally.close()
+        return writer.finish(making.tally.tail())
 
 
-def _rules(wish: Wish, adapters: Sequence[Adapter], unlisted: Sequence[Adapter]) -> list[UsedRule]:
+def _rules(request: PlanRequest, adapters: Sequence[Adapter], unlisted: Sequence[Adapter]) -> list[UsedRule]:
     """The rules of a purge with their thresholds: those of the queues that there are."""
     others = any(not has_feature(adapter.name, Feature.PURGE) for adapter in adapters)
     of_queues = {rule.name for adapter in unlisted for rule in adapter.rules(NO_QUEUE)}
@@ -153,8 +155,8 @@ def _rules(wish: Wish, adapters: Sequence[Adapter], unlisted: Sequence[Adapter])
     def applies(rule: KnownRule) -> bool:
         return rule.name in of_queues if rule.takes is Takes.QUEUES else others or not rule.foreign
 
-    known = [rule.name for rule in PURGE_RULES.values() if rule.name in wish.rules and applies(rule)]
-    return used_rules(known, wish.limits)
+    known = [rule.name for rule in PURGE_RULES.values() if rule.name in request.rules and applies(rule)]
+    return used_rules(known, request.limits)
 
 
 @dataclass(slots=True)
@@ -162,30 +164,39 @@ class _Making:
     """One plan in the making. It keeps sums, never the entries."""
 
     head: PlanHead
-    wish: Wish
+    request: PlanRequest
     places: Places
     writer: PlanWriter
     progress: Callable[[int, int], None] | None
     cancelled: Callable[[], bool] | None
     watch: Watch | None
-    sums: Sums = field(default_factory=Sums)
+    tally: PlanTally = field(default_factory=PlanTally)
     contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
 
     def searches(self, adapter: Adapter, queue: str) -> Iterator[Search]:
         """What is looked for in a queue: the jobs that a verb fits, or those of each rule."""
-        wish, now = self.wish, self.head.created_ms
-        if wish.verb is Verb.PURGE:
+        request, now = self.request, self.head.created_ms
+        if request.verb is Verb.PURGE:
             yield from self._of_rules(adapter.rules(queue))
             return
-        limits = None if wish.wanted is None else wish.wanted.pushdown(now)
+        limits = None if request.wanted is None else request.wanted.pushdown(now)
         if limits is not None and not QueueRef(adapter.name, queue).is_in(limits.queues):
             return
-        states = tuple(state for state in adapter.states(wish.verb.value) if not wish.states or state in wish.states)
+        states = tuple(
+            state for state in adapter.states(request.verb.value) if not request.states or state in request.states
+        )
         if states:
-            yield Search(states=states, now=now, limits=wish.limits, wanted=wish.wanted, ids=wish.ids, stuck=wish.stuck)
+            yield Search(
+                states=states,
+                now=now,
+                limits=request.limits,
+                wanted=request.wanted,
+                ids=request.ids,
+                stuck=request.stuck,
+            )
 
     def _of_rules(self, rules: Sequence[Rule]) -> Iterator[Search]:
-        limits, meant = self.wish.limits, self.wish.rules
+        limits, meant = self.request.limits, self.request.rules
         before: list[Rule] = []
         for rule in rules:
             if rule.name in meant:
@@ -203,34 +214,34 @@ class _Making:
         what = ref.label(self.places.shared) if search.rule is None else search.rule.name
         yield from reads.contained(self._take(adapter, queue, search), what, unread)
         for error in unread:
-            self.sums.skip(ref, "", SkipCode.UNREADABLE, error)
+            self.tally.skip(ref, "", SkipCode.UNREADABLE, error)
 
     def _take(self, adapter: Adapter, queue: str, search: Search) -> Program[None]:
-        rule, sums = search.rule, self.sums
-        verb = self.wish.verb.value if rule is None else str(rule.verb_for(search.limits))
+        rule, tally = search.rule, self.tally
+        verb = self.request.verb.value if rule is None else str(rule.verb_for(search.limits))
         context = yield from self._context(adapter, verb)
         for pages in (yield from adapter.pages(queue, msgspec.structs.replace(search, prepared=context.prepared))):
             seen = 0
             while (rows := (yield from pages.page())) is not None:
-                if queue == NO_QUEUE and self.wish.queues:
+                if queue == NO_QUEUE and self.request.queues:
                     named = {name for home, name in self.places.queues if home is adapter}
                     rows = [row for row in rows if row.queue in named]
                 entries = (yield from self._entries(adapter, verb, rows, pages, search, context)) if rows else []
                 self.writer.add(entries)
-                sums.add(entries, queue)
+                tally.add(entries, queue)
                 self._tell(QueueRef(adapter.name, queue), rule, pages.scanned - seen, entries)
                 seen = pages.scanned
-            sums.scanned += pages.scanned - seen
-            sums.name(QueueRef(adapter.name, queue), pages)
+            tally.scanned += pages.scanned - seen
+            tally.name(QueueRef(adapter.name, queue), pages)
         if self.watch is not None and rule is not None:
             self.watch(QueueRef(adapter.name, queue), rule.name, 0, [], True)
 
     def _tell(self, queue: QueueRef, rule: Rule | None, scanned: int, entries: Sequence[PlanEntry]) -> None:
-        self.sums.scanned += scanned
+        self.tally.scanned += scanned
         if self.cancelled is not None and self.cancelled():
             raise InvalidOption("the plan was not finished", hint="it was cancelled")
         if self.progress is not None:
-            self.progress(self.sums.scanned, self.writer.count)
+            self.progress(self.tally.scanned, self.writer.count)
         if self.watch is not None and rule is not None:
             self.watch(queue, rule.name, scanned, entries, False)
 
@@ -253,7 +264,7 @@ class _Making:
         context: Context,
     ) -> Program[list[PlanEntry]]:
         """The lines of the plan for some jobs, with what is reached through them counted."""
-        rule, sums = search.rule, self.sums
+        rule, tally = search.rule, self.tally
         ages: list[float | None] = []
         given: Sequence[str] = ()
         if rule is not None:
@@ -262,7 +273,7 @@ class _Making:
                 return []
         weighed = yield from adapter.weigh(verb, rows, context, given)
         ages = ages or [row.age_s for row in rows]  # what is known of a job by now may tell it
-        sums.reach(weighed)
+        tally.reach(weighed)
         reasons = given or weighed.effects or repeat("")
         name, of, skipped = None if rule is None else rule.name, adapter.name, weighed.skipped
         entries = [
@@ -276,7 +287,7 @@ class _Making:
         ]  # fmt: skip
         if skipped:
             for at, (code, data) in skipped.items():
-                sums.skip(QueueRef(adapter.name, rows[at].queue), weighed.ids[at], code, data)
+                tally.skip(QueueRef(adapter.name, rows[at].queue), weighed.ids[at], code, data)
             entries = [entry for at, entry in enumerate(entries) if at not in skipped]
         return entries
 
@@ -288,7 +299,7 @@ class _Making:
         for row in rows:
             why = pages.why(row)
             if isinstance(why, SkipCode):
-                self.sums.skip(QueueRef(adapter, row.queue), row.id, why)
+                self.tally.skip(QueueRef(adapter, row.queue), row.id, why)
                 continue
             kept.append(row)
             age, reason = (row.age_s, search.reason(row)) if why is None else why

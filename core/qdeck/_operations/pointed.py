@@ -12,7 +12,7 @@ from qdeck._deck.reasons import Skip, SkipCode
 from qdeck._engine.codec import BAND, score_of
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import build
-from qdeck._operations.request import Wish
+from qdeck._operations.request import PlanRequest
 from qdeck.adapters.model import Seen
 from qdeck.adapters.plans import shown
 
@@ -35,7 +35,9 @@ def plan(
     seen = {_place(job): job for job in jobs}
     queues = tuple(sorted({job.ref for job in jobs}))
     ids = tuple(dict.fromkeys(job.handle for job in jobs))
-    made = yield from build(address, Wish(verb=verb, queues=queues, ids=ids, **request), db=db, adapters=adapters)
+    made = yield from build(
+        address, PlanRequest(verb=verb, queues=queues, ids=ids, **request), db=db, adapters=adapters
+    )
     kept, left_out = _compare(made, seen, adapters)
     return (_only(made, kept) if len(kept) < made.count else made), left_out
 

@@ -29,7 +29,7 @@ Watch = Callable[["QueueRef", str, int, "Sequence[PlanEntry]", bool], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PlanRequest:
     """What a plan is asked for."""
 
     verb: Verb
@@ -49,7 +49,7 @@ class Wish:
 
 
 @dataclass(slots=True)
-class Sums:
+class PlanTally:
     """What a plan comes to so far."""
 
     scanned: int = 0

@@ -143,7 +143,7 @@ class PlanSlices:
         self._place += count
 
 
-class Applied(Planned, Protocol):
+class CellAdapter(Planned, Protocol):
     """What is needed of an adapter to apply plans to its entries by cells."""
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
@@ -158,7 +158,7 @@ class CellApplier(Applier):
 
     takes_several = False
 
-    def __init__(self, adapter: Applied, context: Context, keep_ms: int) -> None:
+    def __init__(self, adapter: CellAdapter, context: Context, keep_ms: int) -> None:
         self.kept_bytes = 0
         self._adapter, self._context, self._keep_ms = adapter, context, keep_ms
         self._places = changes.Places()

@@ -83,9 +83,9 @@ class Plans(Client):
         With `stuck` only running jobs that are stuck are taken.
         """
         from qdeck._operations import planning
-        from qdeck._operations.request import Wish
+        from qdeck._operations.request import PlanRequest
 
-        request = Wish(
+        request = PlanRequest(
             verb=_verb(verb), queues=names(queues), wanted=parsed(where), ids=tuple(ids),
             states=() if state is None else need_states(state), priority=priority, target=target, stuck=stuck,
             reason=reason, path=path,
@@ -134,10 +134,10 @@ class Plans(Client):
         """
         from qdeck._operations import planning
         from qdeck._operations.model import PLAN_LIFE_MS, Verb
-        from qdeck._operations.request import Wish
+        from qdeck._operations.request import PlanRequest
         from qdeck._settings.limits import Limits, default_rules
 
-        request = Wish(
+        request = PlanRequest(
             verb=Verb.PURGE, queues=names(queues), rules=default_rules() if rules is None else tuple(map(str, rules)),
             limits=limits or Limits(), path=path, life_ms=PLAN_LIFE_MS if life_ms is None else life_ms, reason=reason,
         )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from core._operations.yard import OTHER, QUEUE, Yard
 from qdeck._operations import planning
-from qdeck._operations.request import Wish
+from qdeck._operations.request import PlanRequest
 from qdeck.admin import State, Verb, parse
 from support.programs import once, words_of
 
@@ -65,7 +65,7 @@ def test_a_job_whose_priority_was_changed_since(deck: Writer, yard: Yard, state:
 def test_a_job_is_edited_while_a_plan_is_made(deck: Writer, yard: Yard) -> None:
     """The version is read before what the filter looks at: an edit between the two is noticed."""
     job_id = yard.add(42)
-    asked = Wish(verb=Verb.DISCARD, queues=(QUEUE,), wanted=parse("payload.0:42"))
+    asked = PlanRequest(verb=Verb.DISCARD, queues=(QUEUE,), wanted=parse("payload.0:42"))
     program = planning.build(deck.address, asked, adapters=deck.adapters)
     item = next(program)
     edited = False
