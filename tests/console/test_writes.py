@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck.admin import Dropped, PlanEntry, PlanIndex, Share, check_new_file, new_file
-from qdeck_console.screens.purgeentries import EntriesScreen
+from qdeck_console.screens.purge_entries import EntriesScreen
 from support.screens import app_of, command, console, until
 
 if TYPE_CHECKING:

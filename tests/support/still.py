@@ -191,7 +191,7 @@ def _workers(raw: redis.Redis) -> None:
 def _agents(raw: redis.Redis) -> None:
     """What an agent purged and cleaned by itself."""
     purged = {"planned": 4, "applied": 4, "skipped": 0, "rules": {"done_too_old": {"count": 4}}, "every_s": 3600}
-    for task, minutes, told in (("purge", 34, purged), ("clean", 1, {"removed": 3, "every_s": 120})):
+    for task, minutes, told in (("purge", 34, purged), ("clean", 1, {"planned": 3, "applied": 3, "every_s": 120})):
         at = NOW_MS - 60_000 * minutes
         slot: Any = {"started": at - 900, "ended": at, "until": 0, "outcome": "done"}
         slot |= {"holder": "agent-eu-1.4090", "summary": json.dumps(told)}

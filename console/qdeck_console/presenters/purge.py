@@ -38,8 +38,8 @@ DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
-    """What shares come to: entries, bytes, rules and queues."""
+class PurgeTotals:
+    """The totals of shares: entries, bytes, rules and queues."""
 
     count: int
     bytes: int
@@ -47,8 +47,8 @@ class Sums:
     queues: int
 
     @classmethod
-    def of(cls, shares: Sequence[Share]) -> Sums:
-        """The sums of what was found."""
+    def of(cls, shares: Sequence[Share]) -> PurgeTotals:
+        """Return the totals of what was found."""
         return cls(
             count=sum(share.count for share in shares),
             bytes=sum(share.bytes for share in shares),
@@ -58,40 +58,40 @@ class Sums:
 
     @property
     def sentence(self) -> str:
-        """What the dialog asks."""
+        """The question of the dialog."""
         entries = fmt.counted(self.count, "entry", "entries")
         return f"Purge {entries} of {fmt.counted(self.queues, 'queue')}"
 
 
 def name_of(rule: str) -> str:
-    """A rule as it is called on screen."""
+    """Return the name of a rule on screen."""
     return rule.replace("_", " ")
 
 
 def short_name(rule: str) -> str:
-    """The same in as few words as tell it from the others: that it is too old is what the threshold beside it says."""
+    """Return the shortest name of a rule: its threshold beside it says that something is too old."""
     return PURGE_RULES[rule].label or name_of(rule).removesuffix(" too old")
 
 
 def verb_of(verb: str) -> Piece:
-    """What becomes of an entry, in a word."""
+    """Return what is done to an entry, in a word."""
     return _VERBS.get(verb, (verb, "muted"))
 
 
 def at_least(count: int, cells: int) -> str:
-    """A number that is not exact yet, in so many cells."""
+    """Return a number that is not exact yet, in so many cells."""
     full = f"≥ {count:,}"
     return full if len(full) <= cells else f"≥ {fmt.short_count(count)}"
 
 
 def age_words(seconds: float) -> str:
-    """A threshold as people write it: 30 min, 48 h, 7 d."""
+    """Return a threshold as people write it: 30 min, 48 h, 7 d."""
     size, unit = next(unit for unit in _UNITS if seconds >= unit[2])[:2]
     return f"{seconds / size:g} {unit}" if seconds % size == 0 else f"{seconds / size:.3g} {unit}"
 
 
 def threshold_words(limits: Limits, rule: str) -> str:
-    """The threshold of a rule."""
+    """Return the threshold of a rule."""
     known = PURGE_RULES[rule]
     if not known.setting:
         return age_words(known.age_s) if known.age_s else fmt.NONE
@@ -102,20 +102,20 @@ def threshold_words(limits: Limits, rule: str) -> str:
 
 
 def verb_by_rule(rule: str, limits: Limits) -> str:
-    """What a rule does to what it takes; empty where the adapters say it."""
+    """Return the verb of a rule; empty where each adapter has its own."""
     known = PURGE_RULES[rule]
     return "" if known.foreign else "discard" if known.takes is Takes.QUEUES else purge_verb(rule, limits)
 
 
 def weight(rule: str, row: QueueRow) -> int:
-    """About how much work a rule is in a queue, for the progress of a dry run."""
+    """Estimate the work of a rule in a queue, for the progress of a dry run."""
     state = PURGE_RULES[rule].state
     return 1 + (getattr(row, state) or 0 if state else (row.ready or 0) + (row.done or 0))
 
 
 @dataclass(slots=True)
 class DryRun:
-    """A dry run as it goes: how far it is, and what it found until now."""
+    """The progress of a dry run."""
 
     rules: tuple[str, ...]
     weights: Mapping[tuple[QueueRef, str], int]
@@ -131,7 +131,7 @@ class DryRun:
         return min(0.99, sum(self.weights.get(pair, 0) for pair in self.over) / total)
 
     def is_over(self, rule: str) -> bool:
-        """Whether a rule has been through every queue; where nobody knows how many there are, the end tells."""
+        """Whether a rule has been through every queue; without a list of them, not before the end of the run."""
         mine = {pair for pair in self.weights if pair[1] == rule}
         return bool(mine) and mine <= self.over
 
@@ -149,13 +149,13 @@ class RuleRow:
 
 
 def box(row: RuleRow, *, plain: bool) -> Piece:
-    """Whether a rule is on, as a sign; with letters it takes three cells."""
+    """Return the sign for whether a rule is on; in plain text it takes three cells."""
     sign = ("[x]" if row.on else "[ ]") if plain else "■" if row.on else "□"
     return sign, "accent" if row.on else "faint"
 
 
 def rules_head(cells: int, *, plain: bool = False) -> Line:
-    """The heads of the rules."""
+    """Return the heads of the rules."""
     name = _rule_width(cells) - 2 * plain
     return (
         (" " * (LEAD + 2 * plain), "text"), *fmt.fit([("rule", "faint")], name), ("  ", "text"),
@@ -168,7 +168,7 @@ def _rule_width(cells: int) -> int:
 
 
 def rule_line(row: RuleRow, cells: int, *, at_cursor: bool, plain: bool = False) -> Line:
-    """One rule."""
+    """Return the line of a rule."""
     name = _rule_width(cells) - 2 * plain
     label = "strong bold" if at_cursor else "text" if row.on else "faint"
     value = "faint" if not row.on else "warn bold" if row.was else "text"
@@ -190,7 +190,7 @@ def rule_line(row: RuleRow, cells: int, *, at_cursor: bool, plain: bool = False)
 
 
 def strip_line(rows: Sequence[RuleRow], cells: int, *, plain: bool = False) -> Line:
-    """The rules in one line, for when they have no pane of their own: those that are on, as many as fit."""
+    """Return the rules that are on in one line, as many as fit, for a screen without room for their pane."""
     line: list[Piece] = [(" rules ", "muted bold")]
     on = [row for row in rows if row.on]
     for at, row in enumerate(on):
@@ -212,7 +212,7 @@ def strip_line(rows: Sequence[RuleRow], cells: int, *, plain: bool = False) -> L
 def about_parts(
     row: RuleRow, limits: Limits, changed: Sequence[tuple[str, str, str]], cells: int, *, file: str
 ) -> tuple[list[Line], list[Line], list[Line], list[Line]]:
-    """What a rule takes, what becomes of that, what is never touched, and what is changed for this run."""
+    """Return what a rule takes, what is done to that, what is never touched, and what is changed for this run."""
     lines: list[Line] = [section(name_of(row.rule), "", "muted", cells)]
     rule = PURGE_RULES[row.rule]
     lines += [((" " + part, "text"),) for part in wrap(rule.about, cells - 2, most=4)]
@@ -243,7 +243,7 @@ def about_parts(
 
 
 def within(parts: Sequence[Sequence[Line]], height: int, cells: int) -> list[Line]:
-    """Sections in the room that there is: blank lines go first, and what is cut off then is told."""
+    """Return the lines of sections that fit: blank lines are dropped first, then the last line counts the rest."""
     kept = [line for part in parts if part for line in ((), *part)]
     if len(kept) > height:
         kept = [line for at, line in enumerate(kept) if line or not at]
@@ -254,7 +254,7 @@ def within(parts: Sequence[Sequence[Line]], height: int, cells: int) -> list[Lin
 
 
 def progress_lines(run: DryRun, cells: int) -> list[Line]:
-    """How far a dry run is."""
+    """Return the progress of a dry run."""
     passed = max(0.001, time.monotonic() - run.started)
     share = run.share
     head: list[Piece] = [(" dry run", "strong bold"), ("   writes nothing", "muted")]
@@ -272,9 +272,10 @@ def progress_lines(run: DryRun, cells: int) -> list[Line]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
-    """What was done of a plan: how many, how many were left alone and why, until when `u` undoes it, and how many of it
-    cannot be undone: there was no room to keep them. `back` is how many went back already.
+class AppliedPlan:
+    """What was done of a plan: how many were applied, how many skipped and why, and until when `u` undoes it.
+
+    `lost` of them cannot be undone, as there was no room to keep them; `back` were restored already.
     """
 
     count: int
@@ -285,12 +286,12 @@ class Applied:
     back: int = 0
 
     def line(self, cells: int) -> Line:
-        """In a line, in the place of what would be done."""
+        """Return the line in place of what would be done."""
         words = f" {self.count:,} applied"
         if self.left:
-            words += f", {self.left:,} left alone" + (f": {safe_text(self.why, limit=80)}" if self.why else "")
+            words += f", {self.left:,} skipped" + (f": {safe_text(self.why, limit=80)}" if self.why else "")
         if self.back:
-            words += f"; {self.back:,} went back, {self.count - self.back:,} did not"
+            words += f"; {self.back:,} restored, {self.count - self.back:,} not"
         what = "the rest" if self.back else f"all but {self.lost:,}" if self.lost else "it"
         undo = f"   u undoes {what} until {fmt.clock(self.undo_until_ms)}" if self.undo_until_ms is not None else ""
         role = "warn" if self.left or self.lost else "ok"
@@ -298,9 +299,15 @@ class Applied:
 
 
 def plan_lines(
-    plan: Plan, shares: Sequence[Share], sums: Sums, why_not: str, done: Applied | None, now_ms: int, cells: int
+    plan: Plan,
+    shares: Sequence[Share],
+    sums: PurgeTotals,
+    why_not: str,
+    done: AppliedPlan | None,
+    now_ms: int,
+    cells: int,
 ) -> list[Line]:
-    """What the plan comes to, how old it is and whether it can be applied, or what was done of it."""
+    """Return the totals of the plan, its age, and whether it can be applied or what was done of it."""
     age, left = now_ms - plan.head.created_ms, plan.head.expires_ms - now_ms
     head: list[Piece] = [(f" plan {safe_text(plan.id, limit=40)}", "strong bold")]
     when = (
@@ -336,7 +343,7 @@ def _strong(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def verbs_words(shares: Sequence[Share]) -> str:
-    """How many are removed, moved and so on."""
+    """Return how many entries are removed, moved and so on."""
     counts: dict[str, int] = {}
     for share in shares:
         word = verb_of(share.verb)[0]
@@ -345,7 +352,7 @@ def verbs_words(shares: Sequence[Share]) -> str:
 
 
 def left_out_words(plan: Plan) -> str:
-    """What is not in the plan though a rule met it."""
+    """Return how many entries that a rule takes are not in the plan, and why."""
     skipped = plan.tail.skipped
     if not skipped:
         return ""
@@ -353,7 +360,7 @@ def left_out_words(plan: Plan) -> str:
     for skip in skipped:
         reasons[skip.why] = reasons.get(skip.why, 0) + 1
     told = ", ".join(f"{count:,} {safe_text(why, limit=60)}" for why, count in list(reasons.items())[:3])
-    return f"; {len(skipped):,} left out: {told}"
+    return f"; {len(skipped):,} skipped: {told}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,14 +431,14 @@ def _verbs_of(rule: str, limits: Limits) -> tuple[str, ...]:
 
 
 def _plan_widths(cells: int) -> tuple[int, int, int, int]:
-    """Effect, entries, bytes, oldest; where names would be crushed, bytes go."""
+    """Return the widths of verb, entries, bytes and oldest; without room for names there is no column of bytes."""
     return (17, 9, 10, 10) if cells >= 100 else (15, 7, 8 if cells >= 80 else 0, 8)
 
 
 def _plan_columns(
     cells: int, effect: Sequence[Piece], entries: Sequence[Piece], size: Sequence[Piece], oldest: Sequence[Piece]
 ) -> tuple[int, list[Piece]]:
-    """The cells that are left for the name, and the columns after it."""
+    """Return the cells for the name, and the columns after it."""
     wide = _plan_widths(cells)
     shown = zip((effect, entries, size, oldest), wide, (False, True, True, True), strict=True)
     kept = [(pieces, width_, right) for pieces, width_, right in shown if width_]
@@ -439,13 +446,13 @@ def _plan_columns(
 
 
 def plan_head(cells: int) -> Line:
-    """The heads of the plan."""
+    """Return the heads of the plan."""
     name, after = _plan_columns(cells, *([(word, "faint")] for word in ("verb", "entries", "bytes", "oldest")))
     return (*fmt.fit([(" " * LEAD + "rule, queue", "faint")], name), *after)
 
 
 def plan_row_line(row: PlanRow, cells: int, *, hide: Naming, at_cursor: bool) -> Line:
-    """A rule or a queue of the plan."""
+    """Return the line of a rule or of a queue of the plan."""
     words = sentence([verb_of(verb) for verb in row.verbs], gap=", ") if row.share is None or len(row.verbs) > 1 else []
     role = "strong bold" if row.share is None else "text"
     number: list[Piece] = (
@@ -473,7 +480,7 @@ def plan_row_line(row: PlanRow, cells: int, *, hide: Naming, at_cursor: bool) ->
 
 
 def so_far(count: int, size: int, cells: int) -> list[Line]:
-    """What a dry run found until now."""
+    """Return what a dry run has found so far."""
     entries = at_least(count, _plan_widths(cells)[1])
     weight_of: list[Piece] = [("≥ ", "muted"), *fmt.size(size)] if size else []
     name, after = _plan_columns(cells, [], [(entries, "strong bold")], weight_of, [])

@@ -10,14 +10,14 @@ from textual.containers import Vertical
 from qdeck.admin import PURGE_RULES, Takes
 from qdeck_console.actions import PURGE, Action, ActionHandler
 from qdeck_console.presenters import purge as present
-from qdeck_console.presenters import purgeruns
+from qdeck_console.presenters import purge_apply
 from qdeck_console.presenters.purge import PlanRow, RuleRow
-from qdeck_console.presenters.purgeentries import sample_lines
-from qdeck_console.presenters.purgeruns import Runs
+from qdeck_console.presenters.purge_apply import AgentPurges
+from qdeck_console.presenters.purge_entries import sample_lines
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.lists import ReadingScreen
-from qdeck_console.screens.purgeentries import EntriesScreen, read_jobs
-from qdeck_console.screens.purgework import PurgeWork
+from qdeck_console.screens.purge_entries import EntriesScreen, read_jobs
+from qdeck_console.screens.purge_work import PurgeWork
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _PLAN_KEYS: Final = (
 )  # fmt: skip
 
 
-class PurgeScreen(ReadingScreen[Runs]):
+class PurgeScreen(ReadingScreen[AgentPurges]):
     """What a purge would remove, and removing exactly that."""
 
     TAB, SCOPE = PURGE, PURGE
@@ -64,7 +64,7 @@ class PurgeScreen(ReadingScreen[Runs]):
         if self.is_current and (self.work.dry is not None or self.console.operator.work is not None):
             self.draw(fresh=False)
 
-    async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> Runs:
+    async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> AgentPurges:
         """Read what the agents did by themselves, the room for undo, and once the jobs of samples under the cursor."""
         purge, clean = await reader.agent_tasks(("purge", "clean"))
         kept = await reader.batches()
@@ -72,7 +72,7 @@ class PurgeScreen(ReadingScreen[Runs]):
         takes_jobs = share is not None and PURGE_RULES[share.rule].takes is Takes.JOBS
         if share is not None and takes_jobs and self.work.dry is None and share.key not in self._jobs:
             self._jobs[share.key] = await read_jobs(reader, share, share.samples)
-        return Runs(purge=purge, clean=clean, undo_bytes=sum(batch.bytes for batch in kept.values()))
+        return AgentPurges(purge=purge, clean=clean, undo_bytes=sum(batch.bytes for batch in kept.values()))
 
     # Where the keys are.
 
@@ -156,7 +156,7 @@ class PurgeScreen(ReadingScreen[Runs]):
             if row is None:
                 return ()
             about, becomes, never, now_only = present.about_parts(row, work.limits, work.changed(), cells, file=file)
-            auto = purgeruns.auto_lines(self.data, self.now_ms, cells)
+            auto = purge_apply.auto_lines(self.data, self.now_ms, cells)
             parts = [about, becomes, never, now_only, auto]
             is_low = sum(len(part) + 1 for part in parts) > height
             return present.within([about, now_only, auto, becomes, never] if is_low else parts, height, cells)
@@ -186,9 +186,9 @@ class PurgeScreen(ReadingScreen[Runs]):
         now_ms = self.now_ms or plan.head.created_ms
         doing = operator.work
         if doing is not None and doing.verb == "purge" and doing.total:
-            return purgeruns.applying_lines(plan, doing.done, doing.total, doing.started, cells)[:height]
+            return purge_apply.applying_lines(plan, doing.done, doing.total, doing.started, cells)[:height]
         why = work.why_not_apply() if not operator.why_not_write() else ""
-        sums = present.Sums.of(work.shares)
+        sums = present.PurgeTotals.of(work.shares)
         return present.plan_lines(plan, work.shares, sums, why, work.applied(), now_ms, cells)[:height]
 
     def _empty(self) -> Sequence[Line]:
@@ -203,7 +203,7 @@ class PurgeScreen(ReadingScreen[Runs]):
             return ((("    " + words, "muted"),),)
         return (
             (("    no plan yet", "strong bold"),),
-            (("    ", "text"), ("d", "accent bold"), (" looks what the rules would take; it writes nothing", "muted")),
+            (("    ", "text"), ("d", "accent bold"), (" plans what the rules take; nothing is written", "muted")),
         )
 
     def _draw_samples(self) -> None:
@@ -220,7 +220,7 @@ class PurgeScreen(ReadingScreen[Runs]):
 
         def total(width: int, height: int) -> Sequence[Line]:
             if dry is not None:
-                sums = present.Sums.of(self.work.shares)
+                sums = present.PurgeTotals.of(self.work.shares)
                 return present.so_far(sums.count, sums.bytes, width)[-height:]
             return (((f"    {more:,} more ↓", "muted"),),) if more and plan is not None else ()
 
@@ -233,7 +233,7 @@ class PurgeScreen(ReadingScreen[Runs]):
             jobs = self._jobs.get(share.key, {})
             lines += [*sample_lines(share, jobs, threshold, cells, hide=self.hide), ()]
         undo_bytes = self.data.undo_bytes if self.data is not None else None
-        return lines + purgeruns.apply_would(plan, self.work.shares, undo_bytes, cells)
+        return lines + purge_apply.apply_would(plan, self.work.shares, undo_bytes, cells)
 
     def on_resize(self) -> None:
         """Without room for both, the rules are in sight until there is a plan."""

@@ -61,7 +61,7 @@ class KnownRule(Struct, frozen=True, kw_only=True):
 
 
 UNUSED_S: Final = 86_400
-"""For how long nobody used a queue that is orphaned."""
+"""How long an orphaned queue was not used, at least."""
 PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
     {
         rule.name: rule
@@ -69,47 +69,47 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
             KnownRule(
                 name=PurgeRule.RUNNING_WITHOUT_OWNER.value, state="running", setting="max_pending_age",
                 label="no owner",
-                about="A job whose lease ran out so long ago, and that nobody took back: its worker is gone.",
+                about="A running job whose lease expired, and that no sweep took back: its worker is gone.",
             ),
             KnownRule(
                 name=PurgeRule.READY_TOO_OLD.value, state="ready", setting="max_ready_age",
-                about="A job that has been ready for so long. Whoever wanted it has given up on it by now.",
+                about="A job that has been ready for too long. Its caller has given up by now.",
             ),
             KnownRule(
                 name=PurgeRule.DONE_TOO_OLD.value, state="done", setting="max_completed_age",
-                about="A record of a job that ended well so long ago, with its result and its output.",
+                about="The record of a job that succeeded, with its result and its output.",
             ),
             KnownRule(
                 name=PurgeRule.DEAD_TOO_OLD.value, state="dead", setting="dlq_ttl",
-                about="A dead letter that nobody has looked after for so long.",
+                about="A dead letter that was neither retried nor discarded.",
             ),
             KnownRule(
                 name=PurgeRule.DEAD_TOO_MANY.value, state="dead", setting="dlq_max_entries", label="dead at most",
-                about="The oldest dead letters of a queue beyond so many.",
+                about="The oldest dead letters of a queue beyond this number.",
             ),
             KnownRule(
                 name=PurgeRule.CANCELLED_TOO_OLD.value, state="cancelled", setting="max_request_age",
-                about="A job that was cancelled, or that expired before it could start, so long ago.",
+                about="A job that was cancelled, or that expired before it could start.",
             ),
             KnownRule(
                 name=PurgeRule.ORPHANED_RECORDS.value, setting="max_orphaned_age", label="records", takes=Takes.RECORDS,
-                about="What is kept of a job that is in no state: a leftover of a crash or of another program.",
+                about="What is stored of a job that is in no state: the remains of a crash or of another program.",
             ),
             KnownRule(
                 name="pending_too_old", setting="max_pending_age", foreign=True,
-                about="A VM that has been pending for so long never came up. The pool clones a new one.",
+                about="A VM that is still pending. Its pool clones a new one.",
             ),
             KnownRule(
                 name="request_too_old", setting="max_request_age", foreign=True,
-                about="A request that nobody has asked about for so long.",
+                about="A request that its client does not poll any more.",
             ),
             KnownRule(
-                name="task_too_old", setting="max_task_age", foreign=True, about="A task that ended so long ago."
+                name="task_too_old", setting="max_task_age", foreign=True, about="A task that has ended."
             ),
             KnownRule(name="broken_entries", foreign=True, about="An entry that its own system cannot read."),
             KnownRule(
                 name="overdue_delayed", foreign=True,
-                about="A delayed entry whose time has come for over a minute, and that nobody put in line.",
+                about="A delayed entry that has been due for over a minute, and that no worker put in line.",
             ),
             KnownRule(
                 name="expired_queues", takes=Takes.QUEUES,
@@ -122,7 +122,7 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
             KnownRule(
                 name="orphaned_queues", takes=Takes.QUEUES, by_name=True, age_s=UNUSED_S,
                 about="A list that is named like a temporary queue, that no task or service registered, and that "
-                "nobody used for so long.",
+                "was not used for a day.",
             ),
         )
     }

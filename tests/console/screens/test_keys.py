@@ -15,7 +15,7 @@ from qdeck_console.screens.health import HealthScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.purge import PurgeScreen
-from qdeck_console.screens.purgeentries import EntriesScreen
+from qdeck_console.screens.purge_entries import EntriesScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.redrive import RedriveScreen
 from qdeck_console.screens.schedules import SchedulesScreen

@@ -9,7 +9,7 @@ from qdeck.admin import Writer, load_configuration, load_plan
 from qdeck_console.contexts import Contexts
 from qdeck_console.presenters.purge import age_words, at_least
 from qdeck_console.screens.purge import PurgeScreen
-from qdeck_console.screens.purgeentries import EntriesScreen
+from qdeck_console.screens.purge_entries import EntriesScreen
 from support.screens import app_of, console, row, text, until
 from support.yard import Yard
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qdeck.admin import PlanEntry, PlanIndex, Share, Writer
-from qdeck_console.screens.purgeentries import EntriesScreen
+from qdeck_console.screens.purge_entries import EntriesScreen
 from qdeck_console.widgets.items import Window
 from qdeck_console.widgets.lines import LineList
 from support.screens import app_of, console, dry_run, text, until

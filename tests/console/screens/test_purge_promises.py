@@ -9,8 +9,8 @@ import pytest
 from qdeck.admin import AsyncWriter, BatchResult, QueueRef, Skip, SkipCode, UndoResult, Verb, Writer
 from qdeck_console.operations import outcome, undone
 from qdeck_console.operator import Work
-from qdeck_console.presenters import purgeruns
-from qdeck_console.presenters.purge import Applied, DryRun
+from qdeck_console.presenters import purge_apply
+from qdeck_console.presenters.purge import AppliedPlan, DryRun
 from qdeck_console.screens.purge import PurgeScreen
 from support.screens import app_of, console, dry_run, lines, row, text, until
 
@@ -31,7 +31,7 @@ def result(applied: int, undoable: int) -> BatchResult:
 def test_what_found_no_room_for_undo_is_not_promised() -> None:
     assert outcome(result(300, 300))[0] == "300 purged · u undoes it"
     assert outcome(result(300, 200))[0] == "300 purged · u undoes all but 100"
-    line = Applied(count=300, undo_until_ms=1, lost=100).line(100)
+    line = AppliedPlan(count=300, undo_until_ms=1, lost=100).line(100)
     assert "u undoes all but 100 until" in line[1][0]
     assert line[0][1] == "warn"
 
@@ -51,7 +51,7 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
         raw.zrem(f"{{{MAIL}}}:cancelled", ids[1])  # it went on since
         await pilot.press("u", "u")
         await until(pilot, "2 went back, of purge of 3 entries")
-        shown = await until(pilot, "3 applied; 2 went back, 1 did not")
+        shown = await until(pilot, "3 applied; 2 restored, 1 not")
         assert "u undoes" not in shown
         assert app.operator.batches == []
 
@@ -72,7 +72,7 @@ async def test_what_an_undo_broke_off_can_be_undone_again(url: str, monkeypatch:
             await pilot.press("u", "u")
             await until(pilot, "then the server went away")
         assert [done.batch for done in operator.batches] == ["b-1"]
-        assert Applied(count=3, undo_until_ms=1, back=1).line(100)[1][0].startswith("   u undoes the rest until")
+        assert AppliedPlan(count=3, undo_until_ms=1, back=1).line(100)[1][0].startswith("   u undoes the rest until")
 
 
 @pytest.mark.parametrize("cells", [80, 100])
@@ -144,14 +144,14 @@ async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
         assert "keeps" in shown
         await pilot.press("escape")
         await until(pilot, "nothing was done")
-        monkeypatch.setattr(purgeruns, "MAX_UNDO_BYTES", 10)
+        monkeypatch.setattr(purge_apply, "MAX_UNDO_BYTES", 10)
         work.set_filter("nothing has this")
         await until(pilot, "no queue of the plan matches")
         await pilot.press("a")
         shown = await until(pilot, "Purge 1 entry of 1 queue")
         assert "a part" in shown
         assert "10 B of room to keep them" in shown
-        assert "the filter only hides: all of the plan goes" in shown
+        assert "the filter only hides rows; all is applied" in shown
         await pilot.press("enter")
         await until(pilot, "nothing was done")
         assert row(url, MAIL).ready == 1, "enter alone never destroys"

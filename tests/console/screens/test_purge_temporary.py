@@ -10,7 +10,7 @@ import pytest
 from qdeck.admin import Writer, load_plan
 from qdeck.messages import _registry as registry
 from qdeck_console.presenters.purge import short_name, within
-from qdeck_console.screens.purgeentries import EntriesScreen
+from qdeck_console.screens.purge_entries import EntriesScreen
 from support.screens import app_of, console, dry_run, row, until
 from support.temporary import age
 
@@ -115,11 +115,18 @@ async def test_what_the_agents_did_and_do_next_is_told(url: str, raw: redis.Redi
         raw.hset(f"qdeck:agent:{{qdeck:{task}}}", mapping=fields)
     async with console(url, "5") as pilot:
         shown = await until(pilot, "auto-purge")
-        for words in ("4 taken, 1 left", "done too old 4", "every 1 h", "eu-1.4100", "failed: no rights", "was due"):
+        for words in (
+            "4 purged, 1 skipped",
+            "done too old 4",
+            "every 1 h",
+            "eu-1.4100",
+            "failed: no rights",
+            "was due",
+        ):
             assert words in shown, words
         await pilot.resize_terminal(80, 24)
         shown = await until(pilot, "in a higher window")
-        assert "4 taken" in shown, "what was done by itself comes before what is always so"
+        assert "4 purged" in shown, "what was done by itself comes before what is always so"
 
 
 def test_what_does_not_fit_is_told() -> None:

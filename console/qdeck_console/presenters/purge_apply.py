@@ -1,4 +1,4 @@
-"""What a purge would do and does: the dialog before, progress, and what the agents did of it by themselves."""
+"""Applying the plan of a purge: the dialog before, the progress, and the purges of the agents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qdeck.admin import MAX_UNDO_BYTES
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import section
-from qdeck_console.presenters.purge import DAY_MS, Sums, age_words, name_of
+from qdeck_console.presenters.purge import DAY_MS, PurgeTotals, age_words, name_of
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ _KEPT: Final = 1.25  # bytes kept for undo for each of an entry: its score, its 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
-    """What the agents did by themselves, and how much of the room for undo is taken."""
+class AgentPurges:
+    """The purges of the agents, and how many bytes are kept for undo."""
 
     purge: AgentTask
     clean: AgentTask
@@ -41,12 +41,12 @@ class Runs:
 
 
 def size_words(number: int) -> str:
-    """Bytes as plain text."""
+    """Return bytes as plain text."""
     return "".join(text for text, _ in fmt.size(number))
 
 
-def auto_lines(runs: Runs | None, now_ms: int, cells: int) -> list[Line]:
-    """What the agents purged and cleaned by themselves: when, what, and when they do it next."""
+def auto_lines(runs: AgentPurges | None, now_ms: int, cells: int) -> list[Line]:
+    """Return what the agents purged and when, and when they purge next."""
     if runs is None:
         return []
     lines: list[Line] = [section("auto-purge", "", "muted", cells)]
@@ -90,17 +90,17 @@ def _outcome(task: AgentTask) -> tuple[str, str]:
     said = task.summary
     if task.outcome not in ("done", "stopped"):
         return f"{task.outcome}: {safe_text(str(said.get('error', '')), limit=200)}".rstrip(": "), "bad"
-    planned, applied = said.get("planned", said.get("removed", 0)), said.get("applied", said.get("removed", 0))
+    planned, applied = said.get("planned", 0), said.get("applied", 0)
     if said.get("dry_run"):
-        return f"{planned:,} would go (dry run)", "text"
-    left = f", {said['skipped']:,} left" if isinstance(said.get("skipped"), int) and said["skipped"] else ""
-    words = f"{applied:,} taken{left}" if applied or left else "nothing to take"
+        return f"{planned:,} planned (dry run)", "text"
+    skipped = f", {said['skipped']:,} skipped" if isinstance(said.get("skipped"), int) and said["skipped"] else ""
+    words = f"{applied:,} purged{skipped}" if applied or skipped else "nothing to purge"
     return words + (", stopped early" if task.outcome == "stopped" else ""), "text"
 
 
 def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cells: int) -> list[Line]:
-    """What applying the plan would do."""
-    sums = Sums.of(shares)
+    """Return what applying the plan would do."""
+    sums = PurgeTotals.of(shares)
     steps = -(-sums.count // 500)
     words = f"take {fmt.counted(steps, 'step')} of 500 at most; each entry is checked again and skipped if it changed"
     lines: list[Line] = [section("apply would", "", "muted", cells)]
@@ -123,10 +123,12 @@ def confirm_rows(
     undo_bytes: int = 0,
     filter_text: str = "",
 ) -> list[Line]:
-    """The plan in numbers, for the dialog that asks before it is applied. `done`: of a plan that was begun before;
-    `undo_bytes`: how much of the room for undo is taken; `filter_text`: what the plan is looked at through.
+    """Return the plan in numbers, for the dialog that asks before it is applied.
+
+    `done` entries of it were applied or skipped before; `undo_bytes` are kept for undo already; `filter_text` is the
+    filter of the screen.
     """
-    tail, totals, sums = plan.tail, plan.tail.totals, Sums.of(shares)
+    tail, totals, sums = plan.tail, plan.tail.totals, PurgeTotals.of(shares)
     found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
     rows: list[tuple[str, int | str, str, str]] = [
         (
@@ -137,26 +139,29 @@ def confirm_rows(
         ),
     ]
     if filter_text:
-        rows.append(("", "▲", "warn bold", "the filter only hides: all of the plan goes"))
+        rows.append(("", "▲", "warn bold", "the filter only hides rows; all is applied"))
     if done:
-        rows.append(("before", done, "strong bold", "were dealt with already"))
+        rows.append(("before", done, "strong bold", "applied or skipped before"))
     for label, (verbs, role) in _DONE_TO.items():
         mine = [share for share in shares if share.verb in verbs]
         count = sum(share.count for share in mine)
         if count or label == "removed":
             rules = list(dict.fromkeys(name_of(share.rule) for share in mine))
             rows.append((label, count, role, ", ".join(rules) or "nothing is removed"))
-    running = "without an owner; taken back, fenced" if totals.running else "none is touched"
+    running = "without an owner; late results are refused" if totals.running else "none is touched"
     rows.append(("running", totals.running, "warn bold", running))
-    waiting = "jobs wait for them, and do not run any more" if totals.dependents else "no job waits for them"
+    waiting = "jobs wait for them, and will not run" if totals.dependents else "no job waits for them"
     rows.append(("waited for", totals.dependents, "warn bold", waiting))
     if totals.failure_handlers:
         rows.append(("handlers", totals.failure_handlers, "warn bold", "failure handlers will be made"))
     if tail.skipped:
-        rows.append(("left out", len(tail.skipped), "strong bold", tail.skipped[0].why))
+        rows.append(("skipped", len(tail.skipped), "strong bold", tail.skipped[0].why))
     if undo_bytes + sums.bytes * _KEPT > MAX_UNDO_BYTES:
         words = f"{size_words(sums.bytes)}, and {size_words(max(0, MAX_UNDO_BYTES - undo_bytes))} of room to keep them"
-        rows += [("undo", "a part", "warn bold", words), ("", "", "text", "what finds no room is done for good")]
+        rows += [
+            ("undo", "a part", "warn bold", words),
+            ("", "", "text", "entries beyond the undo limit cannot be undone"),
+        ]
     else:
         until = f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(sums.bytes)} of {_ROOM}"
         rows.append(("undo", "all", "ok bold", until))
@@ -173,7 +178,7 @@ def confirm_rows(
 
 
 def applying_lines(plan: Plan, done: int, total: int, started: float, cells: int) -> list[Line]:
-    """How far applying the plan is; what was done until it is cancelled is a batch like any other."""
+    """Return the progress of applying a plan."""
     passed = max(0.001, time.monotonic() - started)
     rate = done / passed
     right: list[Piece] = [("esc", "accent bold"), (" cancel ", "muted")]
@@ -185,5 +190,5 @@ def applying_lines(plan: Plan, done: int, total: int, started: float, cells: int
     return [
         (*fmt.fit(head, cells - fmt.length(right)), *right),
         ((" ", "text"), *thin_bar(done / max(1, total), bar, "accent"), *tail),
-        ((" what is done until then can be undone", "muted"),),
+        ((" what is applied until then can be undone", "muted"),),
     ]

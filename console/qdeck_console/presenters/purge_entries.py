@@ -24,7 +24,7 @@ Jobs: TypeAlias = Mapping[str, JobRecord | None]
 
 
 def sample_lines(share: Share, jobs: Jobs, threshold: str, cells: int, *, hide: Naming) -> list[Line]:
-    """The first entries of a queue of the plan, and what they are there for; what they are, as far as it was read."""
+    """Return the first entries of a queue of the plan, with the jobs that were read or why they are taken."""
     rule = share.rule
     shown = len(share.samples)
     path = "".join(text for text, _ in queue_path(share.ref, 40, "strong", hide=hide))
@@ -38,7 +38,7 @@ def sample_lines(share: Share, jobs: Jobs, threshold: str, cells: int, *, hide: 
 
 
 def why_words(reason: str) -> str:
-    """The reason of an entry without the threshold, which the head above it has."""
+    """Return the reason of an entry without the threshold, which is in the head above it."""
     return _OVER.sub("", safe_text(reason, limit=300))
 
 
@@ -59,7 +59,7 @@ def _bytes(entry: PlanEntry, _: Cell[Jobs]) -> Sequence[Piece]:
 
 
 def _table(*, of_queues: bool, what: str) -> Table[PlanEntry, Jobs]:
-    """Queues are known by their names, which are longer than ids."""
+    """Return a table of jobs, or one of queues, whose names are longer than ids."""
     return Table(
         Column(
             "queue" if of_queues else "id",

@@ -14,7 +14,7 @@ from qdeck_console.actions import ENTRIES, PURGE, ActionHandler
 from qdeck_console.format import NONE
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
-from qdeck_console.presenters.purgeentries import table_of
+from qdeck_console.presenters.purge_entries import table_of
 from qdeck_console.screens.back import CANCEL, CLOSE, back
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.lists import NOTHING_OPENS, ReadingScreen

@@ -23,8 +23,8 @@ from qdeck.admin import (
 from qdeck_console.newfile import check_new_file, new_file
 from qdeck_console.operations import outcome
 from qdeck_console.presenters import purge as present
-from qdeck_console.presenters import purgeruns
-from qdeck_console.presenters.purge import Applied, DryRun, RuleRow
+from qdeck_console.presenters import purge_apply
+from qdeck_console.presenters.purge import AppliedPlan, DryRun, RuleRow
 from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.prompt import Field, Prompt, confirmation
 
@@ -62,7 +62,7 @@ class PurgeWork:
         self.take_settings()
 
     def take_settings(self) -> None:
-        """Takes rules and thresholds from the configuration."""
+        """Take rules and thresholds from the configuration."""
         found = self.console.contexts.configuration
         settings = found.settings if found is not None else Settings()
         self.base = self.limits = Limits.of(settings)
@@ -74,17 +74,17 @@ class PurgeWork:
         return self.console.shown.snapshot
 
     def rules(self) -> list[str]:
-        """The rules that there are: those of other adapters only where there is one."""
+        """Return the rules that there are: those of other adapters only where there is one."""
         snapshot = self.snapshot
         foreign = snapshot is not None and any(not row.has(Feature.PURGE) for row in snapshot.queues)
         return [name for name, rule in PURGE_RULES.items() if foreign or not rule.foreign]
 
     def on(self) -> tuple[str, ...]:
-        """The rules that are on."""
+        """Return the rules that are on."""
         return tuple(rule for rule in self.rules() if rule not in self.off)
 
     def toggle(self, rule: str) -> None:
-        """Turns a rule on or off, for this run."""
+        """Turn a rule on or off, for this run."""
         self.off ^= {rule}
 
     @property
@@ -93,7 +93,7 @@ class PurgeWork:
         return self.index.shares if self.index is not None else self._found.all()
 
     def rule_rows(self) -> list[RuleRow]:
-        """The rules as they are shown."""
+        """Return the rules as they are shown."""
         found: dict[str, int] = {}
         for share in self.shares:
             found[share.rule] = found.get(share.rule, 0) + share.count
@@ -111,17 +111,17 @@ class PurgeWork:
         return rows
 
     def changed(self) -> list[tuple[str, str, str]]:
-        """The thresholds of this run that the configuration does not have."""
+        """Return the thresholds of this run that the configuration does not have."""
         return [(row.rule, row.was, row.threshold) for row in self.rule_rows() if row.was]
 
     # Why something cannot be done now.
 
     def why_not_change(self) -> str:
-        """Why a rule cannot be changed now."""
+        """Return why a rule cannot be changed now."""
         return "dry run goes on" if self.dry is not None else ""
 
     def why_not_dry_run(self) -> str:
-        """Why no dry run can begin now."""
+        """Return why no dry run can begin now."""
         work = self.console.operator.work
         if self.console.latest.is_lost:
             return "server lost"
@@ -130,7 +130,7 @@ class PurgeWork:
         return f"{work.verb} goes on" if work is not None else ""
 
     def why_not_apply(self) -> str:
-        """Why the plan cannot be applied now."""
+        """Return why the plan cannot be applied now."""
         if self.dry is not None:
             return "dry run is not done"
         if self.plan is None:
@@ -147,7 +147,7 @@ class PurgeWork:
         return self.console.operator.why_not_write()
 
     def why_not_save(self) -> str:
-        """Why there is nothing to save in the configuration, or nowhere."""
+        """Return why there is nothing to save in the configuration, or nowhere."""
         found = self.console.contexts.configuration
         if found is None or found.file is None:
             return "there is no qdeck.toml"
@@ -162,12 +162,12 @@ class PurgeWork:
 
     @property
     def was_undone(self) -> bool:
-        """Whether what the plan did was taken back since."""
+        """Whether what the plan did was undone since."""
         back = self.console.operator.undone.get(self.result.batch) if self.result is not None else None
         return back is not None and not back.skipped and back.error is None
 
-    def applied(self) -> Applied | None:
-        """What was applied of the plan, unless it was taken back."""
+    def applied(self) -> AppliedPlan | None:
+        """Return what was applied of the plan, unless that was undone."""
         result, operator = self.result, self.console.operator
         if result is None or self.was_undone:
             return None
@@ -175,7 +175,7 @@ class PurgeWork:
         # What was done since comes first, and what went back as far as it could is not undone again.
         is_last = any(last.batch == result.batch for last in operator.batches[-1:])
         back = operator.undone.get(result.batch)
-        return Applied(
+        return AppliedPlan(
             count=result.applied, left=result.skipped_count, why=why, lost=result.applied - result.undoable,
             undo_until_ms=result.undo_until_ms if result.undoable and is_last else None,
             back=back.restored if back is not None else 0,
@@ -184,7 +184,7 @@ class PurgeWork:
     # What is done.
 
     async def ask_threshold(self, rule: str) -> None:
-        """Asks for a threshold for this run."""
+        """Ask for a threshold for this run."""
         key = PURGE_RULES[rule].setting
 
         def check(value: str) -> str:
@@ -206,7 +206,7 @@ class PurgeWork:
             self._changed()
 
     async def save_settings(self) -> None:
-        """Shows what the configuration would change to, and writes it there."""
+        """Show what the configuration would change to, and write it there."""
         found = self.console.contexts.configuration
         if found is None or found.file is None:
             return
@@ -236,7 +236,7 @@ class PurgeWork:
         self._changed()
 
     def start_dry_run(self, shared: Collection[str]) -> None:
-        """Looks what the rules would take; it writes nothing. `shared` are names of several queues."""
+        """Plan what the rules take; nothing is written. `shared` are the names of several queues."""
         snapshot = self.snapshot
         rules = self.on()
         weights = {
@@ -284,7 +284,7 @@ class PurgeWork:
             self._changed()
 
     def start_apply(self, undo_bytes: int, filter_text: str) -> None:
-        """Does exactly what the plan says, after asking. `undo_bytes`: how much of the room for undo is taken."""
+        """Apply exactly this plan, after a question; `undo_bytes` are kept for undo already."""
         if self.plan is not None:
             self.console.operator.run(self._apply(self.plan, undo_bytes, filter_text), "purge")
 
@@ -293,9 +293,9 @@ class PurgeWork:
         snapshot = self.snapshot
         now_ms = snapshot.at_ms if snapshot is not None else plan.head.created_ms
         shares = self.shares
-        sums = present.Sums.of(shares)
+        sums = present.PurgeTotals.of(shares)
         done = self.result.applied + self.result.skipped_count if self.result is not None else 0
-        lines = purgeruns.confirm_rows(
+        lines = purge_apply.confirm_rows(
             plan, shares, now_ms, inside(console.size.width), done=done, undo_bytes=undo_bytes, filter_text=filter_text
         )
         if not await operator.ask(plan, [], lines=lines, words=(sums.sentence, f"Apply {sums.count - done:,}")):
@@ -306,7 +306,7 @@ class PurgeWork:
         self._changed()
 
     async def write_plan(self, plan: Plan) -> None:
-        """Copies the plan to a file that is named."""
+        """Copy the plan to a file, after asking for its name."""
         field = Field(
             label="to the file", value=f"{plan.id}.jsonl", hint="qdeck purge --apply FILE does it", check=check_new_file
         )
