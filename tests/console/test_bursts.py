@@ -40,6 +40,20 @@ async def test_what_is_typed_after_a_colon_is_a_command(url: str, screen: str) -
         assert (row(url, QUEUE).dead, app.frozen_ms) == (3, None), "none of them acted"
 
 
+async def test_enter_right_after_a_colon_does_nothing(url: str) -> None:
+    bury(url, QUEUE, [{"class": "Timeout", "message": "slow"}] * 3)
+    async with console(url, "1") as pilot:
+        app = app_of(pilot)
+        await until(pilot, "hooks")
+        app.post_message(events.Key("colon", ":"))
+        app.post_message(events.Key("enter", None))
+        await until(pilot, lambda: isinstance(app.screen, PaletteScreen) and app.focused is not None)
+        await pilot.press("enter")
+        assert isinstance(app.screen, PaletteScreen), "nothing was named"
+        await pilot.press("down", "up", "enter")
+        await until(pilot, lambda: not isinstance(app.screen, PaletteScreen))
+
+
 async def test_what_is_typed_after_a_slash_is_a_filter(url: str) -> None:
     bury(url, QUEUE, [{"class": "Timeout", "message": "slow"}] * 3)
     async with console(url, "1") as pilot:

@@ -1,4 +1,4 @@
-"""The list of servers of the configuration, each in its colour; enter looks at another one."""
+"""The choice of another server of the configuration, each in its colour."""
 
 from __future__ import annotations
 
@@ -6,66 +6,47 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urlsplit
 
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 
 from qdeck_console.format import Line, Piece, fit
 from qdeck_console.presenters import frame
-from qdeck_console.screens.dialog import Dialog
+from qdeck_console.screens.chooser import Chooser
+from qdeck_console.screens.dialog import always
 from qdeck_console.text import cut_end, safe_text
-from qdeck_console.widgets.choices import Choices
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from textual.widget import Widget
 
-    from qdeck_console.session import Session
 
 _LEAST_ADDRESS: Final = 12
 
 
-class ContextScreen(Dialog[str | None]):
-    """Gives the name of the context that was chosen."""
+class ContextScreen(Chooser[str]):
+    """Give the name of the context that was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,o", "leave", "close"),
-        Binding("up,k", "move(-1)", "up"),
-        Binding("down,j", "move(1)", "down"),
-        Binding("enter", "choose", "choose"),
+        Binding("q,o", "leave", "close"),
+        Binding("k", "move(-1)", "up"),
+        Binding("j", "move(1)", "down"),
     ]
+    HINTS = (("enter", "look at it"), ("esc", "close"))
 
-    def __init__(self, console: Session) -> None:
-        super().__init__(console)
-        self._names = list(console.contexts.configured)
-
-    def panel(self) -> Iterable[Widget]:
-        """The list with its head."""
-        with Vertical(id="palette"):
-            yield Lines(id="title", ground="panel")
-            yield Choices(id="choices")
-            yield Lines(id="about", ground="panel")
+    def head(self) -> Widget:
+        """Return a line with the file of the contexts."""
+        return Lines(id="title", ground="panel")
 
     def on_mount(self) -> None:
-        """Shows the contexts, with the one that is looked at chosen."""
+        """Show the contexts, with the one that is looked at chosen."""
         console = self.console_app
         where = cut_end(safe_text(console.contexts.where, limit=200), 56)
-        head: Line = (("contexts", "strong bold"), ("  ", "text"), (where, "muted"))
         title = self.query_one("#title", Lines)
         title.styles.height = 2
-        title.show(lambda _w, _h: (head,), console.painter)
-        hint: Line = (
-            ("enter", "accent bold"), (" look at it  ", "muted"), ("esc", "accent bold"), (" close", "muted")
-        )  # fmt: skip
-        self.query_one("#about", Lines).show(lambda _w, h: ((), hint) if h > 1 else (hint,), console.painter)
-        choices = self.query_one("#choices", Choices)
-        choices.styles.height = max(1, min(len(self._names), self.size.height - 8))
-        now = console.contexts.target.name
-        index = self._names.index(now) if now in self._names else 0
-        choices.offer(len(self._names), self._line, console.painter, index=index)
+        title.show(always((("contexts", "strong bold"), ("  ", "text"), (where, "muted"))), console.painter)
+        names, now = list(console.contexts.configured), console.contexts.target.name
+        self.offer(names, index=names.index(now) if now in names else 0)
 
-    def _line(self, index: int, cells: int) -> Line:
-        name = self._names[index]
+    def option_line(self, name: str, cells: int) -> Line:
+        """Return the line of a context: its name, environment, address and access."""
         context = self.console_app.contexts.configured[name]
         environment = context.environment.lower()
         hue = frame.hue(
@@ -86,23 +67,6 @@ class ContextScreen(Dialog[str | None]):
             *address,
             *fit([("here" if here else access, "accent" if here else "faint")], 15, right=True),
         )  # fmt: skip
-
-    def action_move(self, by: int) -> None:
-        """Chooses another one."""
-        self.query_one("#choices", Choices).move(by)
-
-    def action_choose(self) -> None:
-        """Looks at the chosen one."""
-        index = self.query_one("#choices", Choices).index
-        _ = self.dismiss(self._names[index] if index < len(self._names) else None)
-
-    def on_choices_chosen(self) -> None:
-        """A click looks at it."""
-        self.action_choose()
-
-    def action_leave(self) -> None:
-        """Stays where we are."""
-        _ = self.dismiss(None)
 
 
 def _address(url: str) -> str:
