@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._lazy import attach
+from qdeck._lazy_imports import attach
 
 if TYPE_CHECKING:
     from qdeck._app import App, Task
     from qdeck._calls import Call, chain, group
-    from qdeck._context import Failure, JobContext, current_job
     from qdeck._durability import Durability, Durable
     from qdeck._errors import (
         DependencyCycle,
@@ -41,8 +40,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from qdeck._job import Job, NotDurable
-    from qdeck._names import QueueName
-    from qdeck._options import Priority
+    from qdeck._job_context import Failure, JobContext, current_job
+    from qdeck._queue_names import QueueName
+    from qdeck._task_options import Priority
 
 from qdeck._version import __version__
 
@@ -93,7 +93,7 @@ __all__ = [
 _HOMES: Final = {
     "qdeck._app": "App Task",
     "qdeck._calls": "Call chain group",
-    "qdeck._context": "Failure JobContext current_job",
+    "qdeck._job_context": "Failure JobContext current_job",
     "qdeck._durability": "Durability Durable",
     "qdeck._errors": (
         "DependencyCycle InvalidFilter InvalidName InvalidOption JobCancelled JobFailed LayoutMismatch LeaseLost "
@@ -102,8 +102,8 @@ _HOMES: Final = {
         "UnreachableCause UsageError"
     ),
     "qdeck._job": "Job NotDurable",
-    "qdeck._names": "QueueName",
-    "qdeck._options": "Priority",
+    "qdeck._queue_names": "QueueName",
+    "qdeck._task_options": "Priority",
 }
 
 if not TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Declaring tasks and enqueueing their jobs, in blocking code and in asyncio, from one definition."""
+"""Apps and tasks: declare tasks and enqueue their jobs, in blocking code and in asyncio, from one definition."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from qdeck._errors import (
     UnknownTask,
 )
 from qdeck._job import Job
-from qdeck._names import QueueName
-from qdeck._options import (
+from qdeck._queue_names import QueueName
+from qdeck._redis import AsyncClient, Endpoint, SyncClient
+from qdeck._task_options import (
     Options,
     option_names,
     read_bool,
@@ -34,7 +35,6 @@ from qdeck._options import (
     read_tags,
     read_task_name,
 )
-from qdeck._redis import AsyncClient, Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -256,7 +256,7 @@ class App:
 
     def autodiscover(self, *patterns: str) -> list[str]:
         """Import the modules that declare tasks, such as `shop.tasks` or `shop.*.tasks`; returns their names."""
-        from qdeck._discovery import find_modules, import_module
+        from qdeck._module_discovery import find_modules, import_module
 
         found = [name for pattern in patterns for name in find_modules(pattern)]
         for name in found:

@@ -11,7 +11,7 @@ from qdeck._engine import programs
 from qdeck._engine.job_ids import check_id
 from qdeck._errors import DependencyCycle, InvalidOption, QdeckError, UnknownDependency
 from qdeck._job import Job, NotDurable
-from qdeck._names import QueueName
+from qdeck._queue_names import QueueName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import keys, programs, transitions
 from qdeck._errors import InvalidOption, QdeckError, ServerRefused
+from qdeck._formatting import counted
 from qdeck._redis.commands import Request
 from qdeck._redis.errors import ReplyCode, code_of, unknown_command
-from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A handle on a job that was enqueued: what state it is in, and what it returned."""
+"""Jobs: handles on enqueued jobs, with their state and result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.1
 
 
-class Look(NamedTuple):
+class JobStatus(NamedTuple):
     """A job's state and, when it ended, what it left."""
 
     state: str
@@ -29,7 +29,7 @@ class Look(NamedTuple):
     events: bytes | None
 
 
-def look(queue: str, job_id: str) -> Program[Look]:
+def look(queue: str, job_id: str) -> Program[JobStatus]:
     """Reads a job's state and result with plain reads."""
     states = ("done", "dead", "cancelled", "running", "ready", "delayed", "blocked")
     *scores, result, events = yield [
@@ -39,7 +39,7 @@ def look(queue: str, job_id: str) -> Program[Look]:
     ]
     # A job that moves between two of these reads is found by the next look.
     found = next((state for state, score in zip(states, scores, strict=True) if score is not None), "unknown")
-    return Look(found, result, events)
+    return JobStatus(found, result, events)
 
 
 class Connected(Protocol):
@@ -122,7 +122,7 @@ class _Wait:
     def __post_init__(self) -> None:
         self._until = time.monotonic() + self.timeout if self.timeout is not None else float("inf")
 
-    def is_over(self, seen: Look) -> bool:
+    def is_over(self, seen: JobStatus) -> bool:
         if seen.state == "unknown":
             self._missed += 1
             return self._missed > 3  # a job on its way from one state to the next may be missed, not four times
@@ -136,7 +136,7 @@ class _Wait:
         pause, self._pause = min(self._pause, left), min(self._pause * 1.5, _LONGEST_PAUSE)
         return pause
 
-    def value(self, seen: Look) -> Any:
+    def value(self, seen: JobStatus) -> Any:
         if seen.state == "done":
             return None if seen.result is None else codec.decode_json(seen.result)
         if seen.state == "unknown":

@@ -1,4 +1,4 @@
-"""Which lists are queues, and of which queue a list is: by patterns of names.
+"""Names of lists that are queues: patterns that tell a queue from its companion lists.
 
 A pattern is a name in which `{word}` is one segment that stays in the queue's name, `{word=a|b}` one of those words,
 and `*` at the end is the rest, by which the lists of a queue differ: `execution:agent_run:free:*` is one queue of any
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidName, InvalidOption
-from qdeck._names import QueueName
+from qdeck._queue_names import QueueName
 from qdeck._redis.commands import raw_of, text_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _GLOB: Final = re.compile(r"[\\*?\[\]]")
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class ListNamePattern:
     """A pattern of names, ready to match."""
 
     text: str
@@ -36,7 +36,7 @@ class Pattern:
     groups: bool
 
     @classmethod
-    def parse(cls, text: str) -> Pattern:
+    def parse(cls, text: str) -> ListNamePattern:
         """Reads a pattern, or raises InvalidOption."""
         body, star, rest = text.partition("*")
         if rest or not body or (star and not body.endswith(":")):
@@ -65,7 +65,7 @@ class ListNames:
     """The patterns of one deck: the user's first, then those built in, then the names of qdeck itself."""
 
     def __init__(self, patterns: Sequence[str] = (), suffix: str = SUFFIX) -> None:
-        self.patterns = tuple(Pattern.parse(text) for text in (*patterns, *BUILT_IN))
+        self.patterns = tuple(ListNamePattern.parse(text) for text in (*patterns, *BUILT_IN))
         self.suffix = suffix
 
     def queue_of(self, raw: bytes) -> tuple[str, bool] | None:

@@ -145,7 +145,7 @@ def test_trust_is_of_a_path_and_of_what_is_in_it(here: Path, tmp_path: Path) -> 
     other = tmp_path / "other"
     other.mkdir()
     (other / "qdeck.toml").write_text(OWN)
-    assert trust.state_of(other / "qdeck.toml", OWN.encode()) is trust.State.UNKNOWN
+    assert trust.state_of(other / "qdeck.toml", OWN.encode()) is trust.TrustState.UNKNOWN
 
 
 @pytest.mark.parametrize("wrong", ["mode", "link", "pipe", "garbage", "list"])
@@ -182,7 +182,7 @@ def test_what_the_console_saves_stays_trusted(here: Path) -> None:
     other = here / "other.toml"
     other.write_text("[purge]\nmax_ready_age = 5\n")
     save_settings(other, {("purge", "max_ready_age"): 6})
-    assert trust.state_of(other, other.read_bytes()) is trust.State.UNKNOWN, "it never was"
+    assert trust.state_of(other, other.read_bytes()) is trust.TrustState.UNKNOWN, "it never was"
 
 
 def test_a_trusted_file_that_changed_does_not_send_commands_elsewhere(

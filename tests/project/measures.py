@@ -193,7 +193,7 @@ def private_imports(tests: Path) -> tuple[int, int]:
     """Imports of private modules of the core in tests, and in how many files.
 
     `tests/core/_engine` may import `qdeck._engine`, `tests/core/messages` what is private in `qdeck.messages`, and
-    `tests/core/test_names.py` `qdeck._names`.
+    `tests/core/test_queue_names.py` `qdeck._queue_names`.
     """
     counts = []
     for path in sorted(tests.rglob("*.py")):

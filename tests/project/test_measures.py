@@ -68,9 +68,11 @@ def test_no_module_is_in_an_import_cycle(folder: str, package: str) -> None:
 
 
 def test_private_modules_that_are_imported() -> None:
-    core = {name: tree("") for name in ("qdeck", "qdeck._deck", "qdeck._deck.model", "qdeck.admin", "qdeck._names")}
+    core = {
+        name: tree("") for name in ("qdeck", "qdeck._deck", "qdeck._deck.model", "qdeck.admin", "qdeck._queue_names")
+    }
     console = {
-        "qdeck_console.a": tree("from qdeck._deck import model\nfrom qdeck import _names"),
+        "qdeck_console.a": tree("from qdeck._deck import model\nfrom qdeck import _queue_names"),
         "qdeck_console.b": tree("if TYPE_CHECKING:\n    from qdeck._deck.model import Row"),
         "qdeck_console.c": tree("from qdeck.admin import Reader\nfrom qdeck import __version__"),
     }
@@ -110,8 +112,8 @@ def test_the_longest_chain_of_super() -> None:
 def test_private_imports_in_tests(tmp_path: Path) -> None:
     for name, text in {
         "core/_engine/test_a.py": "from qdeck._engine import transitions\nfrom qdeck._deck.deck import Deck",
-        "console/test_b.py": "from qdeck import _names\nimport qdeck._files",
-        "core/test_names.py": "from qdeck import _names, __version__",
+        "console/test_b.py": "from qdeck import _queue_names\nimport qdeck._files",
+        "core/test_queue_names.py": "from qdeck import _queue_names, __version__",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

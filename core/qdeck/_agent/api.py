@@ -16,7 +16,7 @@ from qdeck._agent import dead_letters, metrics
 from qdeck._agent.options import host_and_port, is_forwarded, is_loopback
 from qdeck._engine import codec
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
-from qdeck._hidden import escaped_json
+from qdeck._hidden_characters import escaped_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,8 +10,8 @@ from qdeck._deck.queue_ref import Feature, named
 from qdeck._engine import keys
 from qdeck._engine.stored_numbers import clamped
 from qdeck._errors import UsageError
+from qdeck._formatting import iso
 from qdeck._redis import reads
-from qdeck._words import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

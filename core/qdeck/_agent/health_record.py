@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
+from qdeck._formatting import iso
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck._rules.health_document import document, rates_document
-from qdeck._words import iso
 
 if TYPE_CHECKING:
     from qdeck._redis.commands import Program

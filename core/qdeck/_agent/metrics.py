@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from qdeck._deck.model import State
 from qdeck._engine.stored_numbers import whole
-from qdeck._hidden import HIDDEN, json_escape
+from qdeck._hidden_characters import HIDDEN, json_escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

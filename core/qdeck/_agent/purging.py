@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._formatting import iso
 from qdeck._settings.limits import Limits, read_rules
-from qdeck._words import iso
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

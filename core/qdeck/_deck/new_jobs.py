@@ -8,8 +8,8 @@ from qdeck._engine import codec, programs
 from qdeck._engine.job_ids import check_id, new_id
 from qdeck._engine.transitions import EnqueueResult, NewJob
 from qdeck._errors import DependencyCycle, InvalidOption, UnknownDependency
-from qdeck._names import QueueName
-from qdeck._options import (
+from qdeck._queue_names import QueueName
+from qdeck._task_options import (
     Options,
     Priority,
     read_due,

@@ -42,7 +42,7 @@ _BEHIND: Final = frozenset(
 LONGEST_NAME: Final = 200
 MOST_NAMES: Final = 10_000
 _BIG: Final = 1000  # smaller numbers under `pass` count what passed
-_names: dict[str, bool] = {}
+_known_names: dict[str, bool] = {}
 _PATTERN: Final = re.compile(r"[A-Za-z0-9 _.$*-]{1,100}")
 _MOST_PATTERNS: Final = 100
 
@@ -62,7 +62,7 @@ def configure(add: Iterable[str] = (), exempt: Iterable[str] = ()) -> None:
     CustomNames.added, CustomNames.exempt = _any_of(more), _any_of(less)
     # The longest word of each, since what separates words may differ: `session` of `session_id` and `sessionId`.
     CustomNames.hints = tuple(max((*_PARTS.findall(one), *re.findall("[0-9]+", one)), key=len).lower() for one in more)
-    _names.clear()
+    _known_names.clear()
 
 
 def read_patterns(key: str, values: Iterable[str]) -> tuple[str, ...]:
@@ -88,13 +88,13 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
 
 def is_secret(name: str) -> bool:
     """Return whether a field of this name holds a secret."""
-    known = _names.get(name)
+    known = _known_names.get(name)
     if known is None:
-        if len(_names) >= MOST_NAMES:
-            _names.clear()
+        if len(_known_names) >= MOST_NAMES:
+            _known_names.clear()
         known = _decide(name[-LONGEST_NAME:])
         if len(name) <= LONGEST_NAME:
-            _names[name] = known
+            _known_names[name] = known
     return known
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from qdeck._deck.model import Check, Code, Finding, QueueRef, QueueRow, ServerInfo, Status
 from qdeck._deck.server_info import AOF, NO_AOF, NOTHING, SNAPSHOTS
 from qdeck._engine import keys
+from qdeck._formatting import counted
 from qdeck._redis.commands import Pause
 from qdeck._settings.thresholds import Thresholds
-from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._errors import LayoutMismatch, NotAllowed
-from qdeck._words import counted, iso
+from qdeck._formatting import counted, iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

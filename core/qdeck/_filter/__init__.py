@@ -28,21 +28,21 @@ Meaning:
 from __future__ import annotations
 
 from qdeck._filter.errors import explain
-from qdeck._filter.fields import FIELDS, PRIORITIES, STATES, Field, Kind, Record
+from qdeck._filter.fields import FIELDS, PRIORITIES, STATES, Field, FieldKind, Record
 from qdeck._filter.filter import Filter, parse
 from qdeck._filter.narrow import Pushdown
-from qdeck._filter.times import Range
+from qdeck._filter.times import TimeRange
 
 __all__ = [
     "FIELDS",
     "PRIORITIES",
     "STATES",
     "Field",
+    "FieldKind",
     "Filter",
-    "Kind",
     "Pushdown",
-    "Range",
     "Record",
+    "TimeRange",
     "explain",
     "parse",
 ]

@@ -7,15 +7,27 @@ from collections.abc import Callable
 from operator import attrgetter, ge, gt, le, lt
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._filter.fields import FIELDS, Kind, Record
-from qdeck._filter.nodes import And, Everything, Instant, Node, Not, Number, Op, Or, Pattern, Term, Words
+from qdeck._filter.fields import FIELDS, FieldKind, Record
+from qdeck._filter.nodes import (
+    And,
+    Comparison,
+    Everything,
+    Instant,
+    Node,
+    Not,
+    Number,
+    Or,
+    Term,
+    WildcardPattern,
+    Words,
+)
 from qdeck._filter.times import ranges
 from qdeck._filter.values import instant_in, number_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._filter.times import Range
+    from qdeck._filter.times import TimeRange
 
 Test = Callable[[Record], bool]
 _Check = Callable[[Any], bool]
@@ -32,7 +44,7 @@ def compile_node(node: Node, now_ms: int) -> Test:
             return _words([node.pattern])
         case Term():
             test = _term(node, now_ms)
-            return _opposite(test) if node.op is Op.NOT else test
+            return _opposite(test) if node.op is Comparison.NOT else test
         case Not():
             return _opposite(compile_node(node.node, now_ms))
         case And():
@@ -49,7 +61,7 @@ def _cost(node: Node) -> int:
         case Words():
             return 2
         case Term():
-            return {Kind.PAYLOAD: 3, Kind.TAGS: 1}.get(FIELDS[node.field].kind, 0)
+            return {FieldKind.PAYLOAD: 3, FieldKind.TAGS: 1}.get(FIELDS[node.field].kind, 0)
         case Not():
             return _cost(node.node)
         case _:
@@ -96,7 +108,7 @@ def _any(tests: Sequence[Test]) -> Test:
     return some
 
 
-def _words(patterns: Sequence[Pattern]) -> Test:
+def _words(patterns: Sequence[WildcardPattern]) -> Test:
     wanted = [[part.casefold() for part in pattern.parts if part] for pattern in patterns]
     if len(wanted) == 1 and len(wanted[0]) == 1:
         only = wanted[0][0]
@@ -118,7 +130,7 @@ def _in_order(text: str, parts: Sequence[str], start: int, end: int) -> bool:
     return True
 
 
-def compile_pattern(pattern: Pattern) -> Callable[[str], bool]:
+def compile_pattern(pattern: WildcardPattern) -> Callable[[str], bool]:
     """The test of a whole text: leftmost pieces suffice, so no pattern can make it slow."""
     if pattern.is_any:
         return bool
@@ -138,7 +150,7 @@ def compile_pattern(pattern: Pattern) -> Callable[[str], bool]:
     )
 
 
-def _matchers(patterns: Sequence[Pattern]) -> Callable[[str], bool]:
+def _matchers(patterns: Sequence[WildcardPattern]) -> Callable[[str], bool]:
     checks = [compile_pattern(pattern) for pattern in patterns]
     return checks[0] if len(checks) == 1 else lambda text: any(check(text) for check in checks)
 
@@ -146,16 +158,16 @@ def _matchers(patterns: Sequence[Pattern]) -> Callable[[str], bool]:
 def _term(term: Term, now_ms: int) -> Test:
     field = FIELDS[term.field]
     get: Callable[[Record], Any] = attrgetter(field.attribute)
-    patterns = [value for value in term.values if isinstance(value, Pattern)]
+    patterns = [value for value in term.values if isinstance(value, WildcardPattern)]
     match field.kind:
-        case Kind.PAYLOAD:
+        case FieldKind.PAYLOAD:
             return _payload(term, patterns)
-        case Kind.TEXT | Kind.STATE:
+        case FieldKind.TEXT | FieldKind.STATE:
             return _queue(get, patterns) if term.field == "queue" else _text(get, patterns)
-        case Kind.TAGS:
+        case FieldKind.TAGS:
             check, untagged = _matchers(patterns), any(pattern.exact == "" for pattern in patterns)
             return lambda record: any(map(check, tags)) if (tags := get(record)) else untagged
-        case Kind.NUMBER:
+        case FieldKind.NUMBER:
             if patterns:
                 return lambda record: get(record) is not None
             return _number(get, term.op, [value.value for value in term.values if isinstance(value, Number)])
@@ -163,7 +175,7 @@ def _term(term: Term, now_ms: int) -> Test:
             return _any_range(get, ranges(term, now_ms))
 
 
-def _text(get: Callable[[Record], Any], patterns: Sequence[Pattern]) -> Test:
+def _text(get: Callable[[Record], Any], patterns: Sequence[WildcardPattern]) -> Test:
     exact = frozenset(pattern.exact for pattern in patterns if pattern.exact)
     if len(exact) == len(patterns):  # the two shapes that nearly every filter has
         if len(exact) == 1:
@@ -174,7 +186,7 @@ def _text(get: Callable[[Record], Any], patterns: Sequence[Pattern]) -> Test:
     return lambda record: check(get(record) or "")
 
 
-def _queue(get: Callable[[Record], Any], patterns: Sequence[Pattern]) -> Test:
+def _queue(get: Callable[[Record], Any], patterns: Sequence[WildcardPattern]) -> Test:
     """The test of a queue, given by its name or as `adapter/name`."""
     by_name = _text(get, patterns)
     if not any("/" in part for pattern in patterns for part in pattern.parts):
@@ -183,28 +195,28 @@ def _queue(get: Callable[[Record], Any], patterns: Sequence[Pattern]) -> Test:
     return lambda record: by_name(record) or in_full(record)
 
 
-def _number(get: Callable[[Record], Any], op: Op, wanted: Sequence[float]) -> Test:
+def _number(get: Callable[[Record], Any], op: Comparison, wanted: Sequence[float]) -> Test:
     limit = wanted[0]
     match op:
-        case Op.GT:
+        case Comparison.GT:
             return lambda record: (value := get(record)) is not None and value > limit
-        case Op.GE:
+        case Comparison.GE:
             return lambda record: (value := get(record)) is not None and value >= limit
-        case Op.LT:
+        case Comparison.LT:
             return lambda record: (value := get(record)) is not None and value < limit
-        case Op.LE:
+        case Comparison.LE:
             return lambda record: (value := get(record)) is not None and value <= limit
         case _:
             among = frozenset(wanted)
             return lambda record: get(record) in among
 
 
-def _any_range(get: Callable[[Record], Any], spans: Sequence[Range]) -> Test:
+def _any_range(get: Callable[[Record], Any], spans: Sequence[TimeRange]) -> Test:
     tests = [_in_range(get, span) for span in spans]
     return tests[0] if len(tests) == 1 else _any(tests)
 
 
-def _in_range(get: Callable[[Record], Any], span: Range) -> Test:
+def _in_range(get: Callable[[Record], Any], span: TimeRange) -> Test:
     lo, hi = span.lo_ms, span.hi_ms
     if lo is not None and hi is not None:
         return lambda record: (ms := get(record)) is not None and lo <= ms <= hi
@@ -215,7 +227,7 @@ def _in_range(get: Callable[[Record], Any], span: Range) -> Test:
     return lambda record: get(record) is not None
 
 
-def _payload(term: Term, patterns: Sequence[Pattern]) -> Test:
+def _payload(term: Term, patterns: Sequence[WildcardPattern]) -> Test:
     path = [(segment, int(segment) if _INDEX.fullmatch(segment) else None) for segment in term.path]
     if any(pattern.is_any for pattern in patterns):
         return lambda record: _find(record.payload(), path) is not _MISSING
@@ -244,7 +256,7 @@ def _find(payload: object, path: Sequence[tuple[str, int | None]]) -> object:
     return here
 
 
-def _scalar(patterns: Sequence[Pattern]) -> _Check:
+def _scalar(patterns: Sequence[WildcardPattern]) -> _Check:
     """Compares a JSON scalar by its text, and numbers also by value, so that 42 finds 42.0."""
     check = _matchers(patterns)
     numbers = {number for pattern in patterns if pattern.exact and (number := number_in(pattern.exact)) is not None}
@@ -278,5 +290,10 @@ def _ordered(term: Term) -> _Check:
         return in_time
 
     number = wanted.value if isinstance(wanted, Number) else 0
-    compare: Callable[[float, float], bool] = {Op.GT: gt, Op.GE: ge, Op.LT: lt, Op.LE: le}[term.op]
+    compare: Callable[[float, float], bool] = {
+        Comparison.GT: gt,
+        Comparison.GE: ge,
+        Comparison.LT: lt,
+        Comparison.LE: le,
+    }[term.op]
     return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and compare(value, number)

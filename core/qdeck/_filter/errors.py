@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from qdeck._errors import InvalidFilter
-from qdeck._hidden import is_shown
+from qdeck._hidden_characters import is_shown
 
 
 def wrong(message: str, text: str, position: int, hint: str) -> InvalidFilter:

@@ -69,7 +69,7 @@ class Record(Protocol):
         """All the text that words and phrases are looked for in."""
 
 
-class Kind(StrEnum):
+class FieldKind(StrEnum):
     """How a field is compared."""
 
     TEXT = "text"
@@ -86,36 +86,36 @@ class Field:
     """One field: its name in a filter, where a record has it, and a line for help and completion."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
     attribute: str
     about: str
 
 
-def _table(*rows: tuple[str, Kind, str, str]) -> Mapping[str, Field]:
+def _table(*rows: tuple[str, FieldKind, str, str]) -> Mapping[str, Field]:
     return MappingProxyType(
         {name: Field(name=name, kind=kind, attribute=attribute, about=about) for name, kind, attribute, about in rows}
     )
 
 
 FIELDS: Final = _table(
-    ("id", Kind.TEXT, "id", "the id of the job"),
-    ("name", Kind.TEXT, "name", "the name given by whoever made the job"),
-    ("task", Kind.TEXT, "task", "what it runs"),
-    ("queue", Kind.TEXT, "queue", "the queue it is in"),
-    ("adapter", Kind.TEXT, "adapter", "the queue system it belongs to"),
-    ("state", Kind.STATE, "state", ", ".join(STATES)),
-    ("error", Kind.TEXT, "error", "the bare class of the last error"),
-    ("message", Kind.TEXT, "message", "the message of the last error"),
-    ("worker", Kind.TEXT, "worker", "the worker that has it"),
-    ("tag", Kind.TAGS, "tags", "one of its tags"),
-    ("priority", Kind.NUMBER, "priority", "lower goes first; CRITICAL, HIGH, NORMAL, LOW"),
-    ("attempts", Kind.NUMBER, "attempts", "runs that ended in failure"),
-    ("crashes", Kind.NUMBER, "crashes", "workers that died with it"),
-    ("age", Kind.AGE, "since_ms", "how long it has been there: 90s 15m 2h 7d"),
-    ("due", Kind.TIME, "due_ms", "when it starts; due<5m: in less than five minutes"),
-    ("failed", Kind.TIME, "failed_ms", "when it failed; failed>2h: more than two hours ago"),
-    ("enqueued", Kind.TIME, "enqueued_ms", "when it was made; enqueued>2h: more than two hours ago"),
-    ("payload", Kind.PAYLOAD, "payload", "a value inside the payload: payload.user.id:42"),
+    ("id", FieldKind.TEXT, "id", "the id of the job"),
+    ("name", FieldKind.TEXT, "name", "the name given by whoever made the job"),
+    ("task", FieldKind.TEXT, "task", "what it runs"),
+    ("queue", FieldKind.TEXT, "queue", "the queue it is in"),
+    ("adapter", FieldKind.TEXT, "adapter", "the queue system it belongs to"),
+    ("state", FieldKind.STATE, "state", ", ".join(STATES)),
+    ("error", FieldKind.TEXT, "error", "the bare class of the last error"),
+    ("message", FieldKind.TEXT, "message", "the message of the last error"),
+    ("worker", FieldKind.TEXT, "worker", "the worker that has it"),
+    ("tag", FieldKind.TAGS, "tags", "one of its tags"),
+    ("priority", FieldKind.NUMBER, "priority", "lower goes first; CRITICAL, HIGH, NORMAL, LOW"),
+    ("attempts", FieldKind.NUMBER, "attempts", "runs that ended in failure"),
+    ("crashes", FieldKind.NUMBER, "crashes", "workers that died with it"),
+    ("age", FieldKind.AGE, "since_ms", "how long it has been there: 90s 15m 2h 7d"),
+    ("due", FieldKind.TIME, "due_ms", "when it starts; due<5m: in less than five minutes"),
+    ("failed", FieldKind.TIME, "failed_ms", "when it failed; failed>2h: more than two hours ago"),
+    ("enqueued", FieldKind.TIME, "enqueued_ms", "when it was made; enqueued>2h: more than two hours ago"),
+    ("payload", FieldKind.PAYLOAD, "payload", "a value inside the payload: payload.user.id:42"),
 )
 """Every field of a filter by its name."""
 

@@ -1,4 +1,4 @@
-"""Cuts the text of a filter into tokens, each with its place; what is wrong is reported where it stands."""
+"""Splits the text of a filter into tokens, each with its place; errors are reported with theirs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from qdeck._filter.errors import show, wrong
-from qdeck._filter.fields import FIELDS, SYNONYMS, Field, Kind, meant
-from qdeck._filter.nodes import CONJUNCTIONS, Op, Pattern
+from qdeck._filter.fields import FIELDS, SYNONYMS, Field, FieldKind, meant
+from qdeck._filter.nodes import CONJUNCTIONS, Comparison, WildcardPattern
 
 if TYPE_CHECKING:
     from qdeck._errors import InvalidFilter
@@ -18,8 +18,8 @@ _TYPOGRAPHIC: Final = "“”„«»"
 _QUOTE_IT: Final = "To look for this text itself, put it in quotes"
 
 
-class Mark(StrEnum):
-    """What a token is."""
+class TokenKind(StrEnum):
+    """The kind of a token."""
 
     WORDS = "words"
     TERM = "term"
@@ -32,21 +32,21 @@ class Mark(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raw:
+class RawValue:
     """A value as written: its text without quotes and escapes, the pattern it makes, and its place."""
 
     text: str
-    pattern: Pattern
+    pattern: WildcardPattern
     position: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class TermPrefix:
     """The part of a comparison before its values."""
 
     field: Field
     path: tuple[str, ...]
-    op: Op
+    op: Comparison
     text: str
 
 
@@ -54,39 +54,39 @@ class Head:
 class Token:
     """One token; words have one value, a term has a head and its values."""
 
-    mark: Mark
+    mark: TokenKind
     position: int
-    head: Head | None = None
-    values: tuple[Raw, ...] = ()
+    head: TermPrefix | None = None
+    values: tuple[RawValue, ...] = ()
 
 
 class Lexer:
-    """Hands out the tokens of a text one by one, so that of two mistakes the first one is reported."""
+    """Yields the tokens of a text one by one, so that the first of two errors is reported."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
 
     def next(self) -> Token:
-        """The next token; at the end of the text, END for ever."""
+        """Return the next token; at the end of the text, always END."""
         while self._here().isspace():
             self.position += 1
         start, here = self.position, self._here()
         match here:
             case "":
-                return Token(mark=Mark.END, position=start)
+                return Token(mark=TokenKind.END, position=start)
             case "(":
                 return self._open()
             case ")":
                 self.position += 1
                 self._need_boundary("a bracket", ")")
-                return Token(mark=Mark.CLOSE, position=start)
+                return Token(mark=TokenKind.CLOSE, position=start)
             case "-":
                 return self._minus()
             case '"':
                 value = self._quoted()
                 self._need_boundary("a phrase", ")")
-                return Token(mark=Mark.WORDS, position=start, values=(value,))
+                return Token(mark=TokenKind.WORDS, position=start, values=(value,))
             case _:
                 return self._atom()
 
@@ -118,7 +118,7 @@ class Lexer:
                 'Put a space before it, or quotes around text with brackets: name:"CloneUrl(42)".',
             )
         self.position += 1
-        return Token(mark=Mark.OPEN, position=start)
+        return Token(mark=TokenKind.OPEN, position=start)
 
     def _minus(self) -> Token:
         start = self.position
@@ -127,7 +127,7 @@ class Lexer:
             raise self._wrong("two '-' in a row", start, f'One negates. {_QUOTE_IT}: "--all".')
         if self._ends(")"):
             raise self._wrong("nothing right after '-'", start, 'Write -tag:test, -word, -"a phrase" or -(a or b).')
-        return Token(mark=Mark.MINUS, position=start)
+        return Token(mark=TokenKind.MINUS, position=start)
 
     def _atom(self) -> Token:
         start = self.position
@@ -160,11 +160,11 @@ class Lexer:
             self.position += 1
         text = self.text[start : self.position]
         if text.lower() in CONJUNCTIONS:
-            return Token(mark=Mark(text.lower()), position=start)
-        return Token(mark=Mark.WORDS, position=start, values=(self._raw(start, text),))
+            return Token(mark=TokenKind(text.lower()), position=start)
+        return Token(mark=TokenKind.WORDS, position=start, values=(self._raw(start, text),))
 
     def _in_path(self, start: int) -> bool:
-        return self.text.startswith(f"{Kind.PAYLOAD}.", start)
+        return self.text.startswith(f"{FieldKind.PAYLOAD}.", start)
 
     def _operator(self) -> str:
         return next((op for op in _OPERATORS if self.text.startswith(op, self.position)), "")
@@ -182,15 +182,15 @@ class Lexer:
 
     def _term(self, start: int, segments: list[tuple[str, int]], operator: str) -> Token:
         field = self._field(start, segments[0][0], operator)
-        path = self._path(start, segments[1:]) if field.kind is Kind.PAYLOAD else ()
+        path = self._path(start, segments[1:]) if field.kind is FieldKind.PAYLOAD else ()
         self.position += len(operator)
-        head = Head(
+        head = TermPrefix(
             field=field,
             path=path,
-            op=Op.IS if operator == "=" else Op(operator),
+            op=Comparison.IS if operator == "=" else Comparison(operator),
             text=self.text[start : self.position],
         )
-        return Token(mark=Mark.TERM, position=start, head=head, values=self._values(head))
+        return Token(mark=TokenKind.TERM, position=start, head=head, values=self._values(head))
 
     def _field(self, start: int, name: str, operator: str) -> Field:
         field = FIELDS.get(SYNONYMS.get(name, name))
@@ -228,15 +228,15 @@ class Lexer:
                 )
         return tuple(segment for segment, _ in segments)
 
-    def _values(self, head: Head) -> tuple[Raw, ...]:
-        values: list[Raw] = []
+    def _values(self, head: TermPrefix) -> tuple[RawValue, ...]:
+        values: list[RawValue] = []
         while True:
             values.append(self._value(head, first=not values))
             if self._here() != ",":
                 return tuple(values)
             self.position += 1
 
-    def _value(self, head: Head, *, first: bool) -> Raw:
+    def _value(self, head: TermPrefix, *, first: bool) -> RawValue:
         start = self.position
         if self._here() == '"':
             value = self._quoted()
@@ -257,7 +257,7 @@ class Lexer:
             self.position += 1
         return self._raw(start, self.text[start : self.position])
 
-    def _refuse_empty(self, head: Head, *, first: bool) -> None:
+    def _refuse_empty(self, head: TermPrefix, *, first: bool) -> None:
         if self._here() == "(":
             raise self._wrong(
                 "a bracket in place of a value", self.position, f"Several values take commas: {head.text}one,other."
@@ -268,7 +268,7 @@ class Lexer:
             raise self._wrong(
                 "an empty value in a list", self.position, "Take out the comma, or the space after it; quote a comma."
             )
-        has_text = head.field.kind in (Kind.TEXT, Kind.TAGS)
+        has_text = head.field.kind in (FieldKind.TEXT, FieldKind.TAGS)
         absent = f', {head.field.name}:"" where there is none' if has_text else ""
         raise self._wrong(
             f"no value after {show(head.text)}",
@@ -276,10 +276,10 @@ class Lexer:
             f"Write the value without a space before it; {head.field.name}:* holds where there is a value{absent}.",
         )
 
-    def _raw(self, start: int, text: str) -> Raw:
-        return Raw(text=text, pattern=_pattern(text.split("*")), position=start)
+    def _raw(self, start: int, text: str) -> RawValue:
+        return RawValue(text=text, pattern=_pattern(text.split("*")), position=start)
 
-    def _quoted(self) -> Raw:
+    def _quoted(self) -> RawValue:
         start = self.position
         parts: list[list[str]] = [[]]
         text: list[str] = []
@@ -301,9 +301,11 @@ class Lexer:
             text.append(here)
             self.position += 1
         self.position += 1
-        return Raw(text="".join(text), pattern=_pattern(["".join(part) for part in parts]), position=start)
+        return RawValue(text="".join(text), pattern=_pattern(["".join(part) for part in parts]), position=start)
 
 
-def _pattern(parts: list[str]) -> Pattern:
+def _pattern(parts: list[str]) -> WildcardPattern:
     """The pattern of the pieces; a run of stars is one star."""
-    return Pattern((*parts[:1], *(part for part in parts[1:-1] if part), *(parts[-1:] if len(parts) > 1 else ())))
+    return WildcardPattern(
+        (*parts[:1], *(part for part in parts[1:-1] if part), *(parts[-1:] if len(parts) > 1 else ()))
+    )

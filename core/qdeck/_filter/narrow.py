@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._filter.compiler import compile_pattern
 from qdeck._filter.fields import STATES
-from qdeck._filter.nodes import NOTHING, And, Everything, Not, Op, Or, Pattern, Term, Words, all_of, any_of, negated
-from qdeck._filter.times import Range, ranges
+from qdeck._filter.nodes import (
+    NOTHING,
+    And,
+    Comparison,
+    Everything,
+    Not,
+    Or,
+    Term,
+    WildcardPattern,
+    Words,
+    all_of,
+    any_of,
+    negated,
+)
+from qdeck._filter.times import TimeRange, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +45,10 @@ class Pushdown:
     adapters: frozenset[str] | None = None
     states: frozenset[str] | None = None
     ids: frozenset[str] | None = None
-    since: Range = Range()  # noqa: RUF009 - a frozen value
-    due: Range = Range()  # noqa: RUF009 - a frozen value
-    failed: Range = Range()  # noqa: RUF009 - a frozen value
-    enqueued: Range = Range()  # noqa: RUF009 - a frozen value
+    since: TimeRange = TimeRange()  # noqa: RUF009 - a frozen value
+    due: TimeRange = TimeRange()  # noqa: RUF009 - a frozen value
+    failed: TimeRange = TimeRange()  # noqa: RUF009 - a frozen value
+    enqueued: TimeRange = TimeRange()  # noqa: RUF009 - a frozen value
 
 
 def needed(node: Node) -> frozenset[str]:
@@ -74,17 +87,17 @@ def pushdown(node: Node, now_ms: int) -> Pushdown:
     """What an index can answer of the tree."""
     match node:
         case Term():
-            return _of_term(node, now_ms, opposite=node.op is Op.NOT)
+            return _of_term(node, now_ms, opposite=node.op is Comparison.NOT)
         case Not(Term() as term):
-            return _of_term(term, now_ms, opposite=term.op is not Op.NOT)
+            return _of_term(term, now_ms, opposite=term.op is not Comparison.NOT)
         case Not(Or() as inner):
             return pushdown(all_of(negated(part) for part in inner.nodes), now_ms)
         case Not(And() as inner):
             return pushdown(any_of(negated(part) for part in inner.nodes), now_ms)
         case And():
-            return _combined([pushdown(part, now_ms) for part in node.nodes], _meet, Range.meet)
+            return _combined([pushdown(part, now_ms) for part in node.nodes], _meet, TimeRange.meet)
         case Or():
-            return _combined([pushdown(part, now_ms) for part in node.nodes], _join, Range.hull)
+            return _combined([pushdown(part, now_ms) for part in node.nodes], _join, TimeRange.hull)
         case _:
             return Pushdown()
 
@@ -101,7 +114,7 @@ def _join(one: _Sets, other: _Sets) -> _Sets:
 
 
 def _combined(
-    parts: list[Pushdown], sets: Callable[[_Sets, _Sets], _Sets], spans: Callable[[Range, Range], Range]
+    parts: list[Pushdown], sets: Callable[[_Sets, _Sets], _Sets], spans: Callable[[TimeRange, TimeRange], TimeRange]
 ) -> Pushdown:
     whole, *rest = parts
     for part in rest:
@@ -120,7 +133,7 @@ def _combined(
 
 def _of_term(term: Term, now_ms: int, *, opposite: bool) -> Pushdown:
     if term.field == "state":
-        tests = [compile_pattern(value) for value in term.values if isinstance(value, Pattern)]
+        tests = [compile_pattern(value) for value in term.values if isinstance(value, WildcardPattern)]
         fitting = frozenset(state for state in STATES if any(test(state) for test in tests))
         return Pushdown(states=frozenset(STATES) - fitting if opposite else fitting)
     if opposite:
@@ -145,12 +158,12 @@ def _of_term(term: Term, now_ms: int, *, opposite: bool) -> Pushdown:
 
 
 def _exact(term: Term) -> _Sets:
-    exact = [value.exact for value in term.values if isinstance(value, Pattern)]
+    exact = [value.exact for value in term.values if isinstance(value, WildcardPattern)]
     names = frozenset(text for text in exact if text is not None)
     return None if None in exact else names
 
 
-def _hull(term: Term, now_ms: int) -> Range:
+def _hull(term: Term, now_ms: int) -> TimeRange:
     whole, *rest = ranges(term, now_ms)
     for span in rest:
         whole = whole.hull(span)

@@ -26,7 +26,7 @@ _BARE: Final = re.compile(r"[\w.@/+#$%&;~^|?*-]+")
 _BARE_SEGMENT: Final = re.compile(r"[\w$@/+-]+")
 
 
-class Op(StrEnum):
+class Comparison(StrEnum):
     """How a field is compared with a value."""
 
     IS = ":"
@@ -38,24 +38,24 @@ class Op(StrEnum):
 
     @property
     def is_ordering(self) -> bool:
-        """Whether it asks for more or less, which takes one value that has an order."""
-        return self not in (Op.IS, Op.NOT)
+        """Return whether it compares order, which takes one value that has an order."""
+        return self not in (Comparison.IS, Comparison.NOT)
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class WildcardPattern:
     """A text with gaps: the pieces between the `*`; one piece is the exact text."""
 
     parts: tuple[str, ...]
 
     @property
     def exact(self) -> str | None:
-        """The text itself when there is no `*` in it."""
+        """Return the text itself when it has no `*`."""
         return self.parts[0] if len(self.parts) == 1 else None
 
     @property
     def is_any(self) -> bool:
-        """Whether it is a lone `*`."""
+        """Return whether it is a lone `*`."""
         return self.parts == ("", "")
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Pattern:
         return '"' + "*".join(_escape(part) for part in self.parts) + '"'
 
 
-ANYTHING: Final = Pattern(("", ""))
+ANYTHING: Final = WildcardPattern(("", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class FromNow:
-    """A point in time counted from the moment of looking: `now`, `now-2h`, `now+5m`."""
+    """A point in time relative to now: `now`, `now-2h`, `now+5m`."""
 
     count: int
     unit: str
@@ -135,7 +135,7 @@ class FromNow:
         return f"now{self.count:+d}{self.unit}" if self.count else "now"
 
 
-Value = Pattern | Number | Age | Instant | FromNow
+Value = WildcardPattern | Number | Age | Instant | FromNow
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,9 @@ class Everything:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A word or phrase that is looked for anywhere."""
+    """A word or phrase that is searched everywhere."""
 
-    pattern: Pattern
+    pattern: WildcardPattern
 
     def __str__(self) -> str:
         text = str(self.pattern)
@@ -162,7 +162,7 @@ class Term:
     """A comparison of one field; `path` leads into the payload, and is empty for every other field."""
 
     field: str
-    op: Op
+    op: Comparison
     values: tuple[Value, ...]
     path: tuple[str, ...] = ()
 

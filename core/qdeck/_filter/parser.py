@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck._filter.errors import wrong
-from qdeck._filter.lexer import Lexer, Mark, Token
+from qdeck._filter.lexer import Lexer, Token, TokenKind
 from qdeck._filter.nodes import Everything, Node, Term, Words, all_of, any_of, negated
 from qdeck._filter.values import value_of
 
@@ -39,7 +39,7 @@ class _Parser:
 
     def whole(self) -> Node:
         node = self._any()
-        if self._token.mark is not Mark.END:
+        if self._token.mark is not TokenKind.END:
             # `_any` stops at the end and at a closing bracket only.
             raise self._wrong("a closing bracket without an opening one", self._token, 'Remove it, or quote it: ")".')
         return node
@@ -53,21 +53,21 @@ class _Parser:
 
     def _any(self) -> Node:
         nodes = [self._all()]
-        while self._token.mark is Mark.OR:
+        while self._token.mark is TokenKind.OR:
             self._take()
             nodes.append(self._all())
         return any_of(nodes)
 
     def _all(self) -> Node:
         nodes = [self._not()]
-        while self._token.mark not in (Mark.OR, Mark.CLOSE, Mark.END):
-            if self._token.mark is Mark.AND:
+        while self._token.mark not in (TokenKind.OR, TokenKind.CLOSE, TokenKind.END):
+            if self._token.mark is TokenKind.AND:
                 self._take()
             nodes.append(self._not())
         return all_of(nodes)
 
     def _not(self) -> Node:
-        if self._token.mark is Mark.MINUS:
+        if self._token.mark is TokenKind.MINUS:
             self._take()
             return negated(self._one())
         return self._one()
@@ -75,18 +75,18 @@ class _Parser:
     def _one(self) -> Node:
         token = self._token
         match token.mark:
-            case Mark.OPEN:
+            case TokenKind.OPEN:
                 return self._bracket()
-            case Mark.WORDS:
+            case TokenKind.WORDS:
                 # Here and below: read before the next token is taken, so that the first of two mistakes is reported.
                 node = self._words(token)
                 self._take()
                 return node
-            case Mark.TERM:
+            case TokenKind.TERM:
                 node = self._term(token)
                 self._take()
                 return node
-            case Mark.OR | Mark.AND:
+            case TokenKind.OR | TokenKind.AND:
                 raise self._wrong(
                     f"nothing before {token.mark.value!r}",
                     token,
@@ -107,7 +107,7 @@ class _Parser:
                 "brackets too deep", opening, f"At most {MAX_DEPTH} brackets may be open; most of these say nothing."
             )
         node = self._any()
-        if self._token.mark is not Mark.CLOSE:
+        if self._token.mark is not TokenKind.CLOSE:
             raise self._wrong("a bracket that is not closed", opening, 'Add ")", or quote the bracket: "(".')
         self._take()
         self._depth -= 1

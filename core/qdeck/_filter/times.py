@@ -5,35 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qdeck._filter.nodes import Age, Everything, FromNow, Instant, Not, Op, Term, Words
+from qdeck._filter.nodes import Age, Comparison, Everything, FromNow, Instant, Not, Term, Words
 
 if TYPE_CHECKING:
     from qdeck._filter.nodes import Node, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class TimeRange:
     """Whole ms since the epoch from `lo_ms` to `hi_ms`, both included; None is open."""
 
     lo_ms: int | None = None
     hi_ms: int | None = None
 
-    def meet(self, other: Range) -> Range:
+    def meet(self, other: TimeRange) -> TimeRange:
         """What lies in both."""
-        return Range(
+        return TimeRange(
             lo_ms=max((ms for ms in (self.lo_ms, other.lo_ms) if ms is not None), default=None),
             hi_ms=min((ms for ms in (self.hi_ms, other.hi_ms) if ms is not None), default=None),
         )
 
-    def hull(self, other: Range) -> Range:
+    def hull(self, other: TimeRange) -> TimeRange:
         """The smallest range that holds both."""
-        return Range(
+        return TimeRange(
             lo_ms=None if self.lo_ms is None or other.lo_ms is None else min(self.lo_ms, other.lo_ms),
             hi_ms=None if self.hi_ms is None or other.hi_ms is None else max(self.hi_ms, other.hi_ms),
         )
 
 
-def ranges(term: Term, now_ms: int) -> list[Range]:
+def ranges(term: Term, now_ms: int) -> list[TimeRange]:
     """Where the time of a record lies when one of the values holds; for `!=`, when one of them does not."""
     return [_range(term, value, now_ms) for value in term.values]
 
@@ -51,7 +51,7 @@ def is_relative(node: Node) -> bool:
             return any(map(is_relative, node.nodes))
 
 
-def _range(term: Term, value: Value, now_ms: int) -> Range:
+def _range(term: Term, value: Value, now_ms: int) -> TimeRange:
     match value:
         case Instant():
             return _span(term.op, value.ms, value.step_ms)
@@ -61,21 +61,21 @@ def _range(term: Term, value: Value, now_ms: int) -> Range:
             span = _span(term.op, value.ms, value.step_ms)
             lo, hi = span.lo_ms, span.hi_ms
             if term.field == "due":  # ages of what is to come count forward
-                return Range(lo_ms=None if lo is None else now_ms + lo, hi_ms=None if hi is None else now_ms + hi)
-            return Range(lo_ms=None if hi is None else now_ms - hi, hi_ms=None if lo is None else now_ms - lo)
+                return TimeRange(lo_ms=None if lo is None else now_ms + lo, hi_ms=None if hi is None else now_ms + hi)
+            return TimeRange(lo_ms=None if hi is None else now_ms - hi, hi_ms=None if lo is None else now_ms - lo)
         case _:
-            return Range()  # `*`: any time will do
+            return TimeRange()  # `*`: any time will do
 
 
-def _span(op: Op, ms: int, step_ms: int) -> Range:
+def _span(op: Comparison, ms: int, step_ms: int) -> TimeRange:
     match op:
-        case Op.GT:
-            return Range(lo_ms=ms + 1)
-        case Op.GE:
-            return Range(lo_ms=ms)
-        case Op.LT:
-            return Range(hi_ms=ms - 1)
-        case Op.LE:
-            return Range(hi_ms=ms)
+        case Comparison.GT:
+            return TimeRange(lo_ms=ms + 1)
+        case Comparison.GE:
+            return TimeRange(lo_ms=ms)
+        case Comparison.LT:
+            return TimeRange(hi_ms=ms - 1)
+        case Comparison.LE:
+            return TimeRange(hi_ms=ms)
         case _:
-            return Range(lo_ms=ms, hi_ms=ms + step_ms - 1)
+            return TimeRange(lo_ms=ms, hi_ms=ms + step_ms - 1)

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from qdeck._filter.errors import show, wrong
-from qdeck._filter.fields import PRIORITIES, STATES, Kind, nearest
-from qdeck._filter.nodes import ANYTHING, DAY_MS, EPOCH, UNIT_MS, Age, FromNow, Instant, Number, Op, Value
+from qdeck._filter.fields import PRIORITIES, STATES, FieldKind, nearest
+from qdeck._filter.nodes import ANYTHING, DAY_MS, EPOCH, UNIT_MS, Age, Comparison, FromNow, Instant, Number, Value
 
 if TYPE_CHECKING:
     from qdeck._errors import InvalidFilter
-    from qdeck._filter.lexer import Head, Raw
+    from qdeck._filter.lexer import RawValue, TermPrefix
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?(e[+-]?[0-9]{1,3})?")
 _AGE: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)")
@@ -28,12 +28,12 @@ _MAX_WHOLE: Final = 2**53
 _MAX_AGE_MS: Final = 10**15 - 1  # 31,000 years; in any unit it prints in digits that parse again
 
 
-def value_of(text: str, head: Head, raw: Raw) -> Value:
+def value_of(text: str, head: TermPrefix, raw: RawValue) -> Value:
     """The value of one comparison in the filter `text`, or the error that says what the field takes."""
     kind = head.field.kind
-    if kind is Kind.PAYLOAD:
+    if kind is FieldKind.PAYLOAD:
         return _ordered_payload(text, head, raw) if head.op.is_ordering else raw.pattern
-    if kind in (Kind.TEXT, Kind.STATE, Kind.TAGS):
+    if kind in (FieldKind.TEXT, FieldKind.STATE, FieldKind.TAGS):
         if head.op.is_ordering:
             raise wrong(
                 f"{head.field.name!r} has no order, so {head.op.value!r} cannot be used",
@@ -41,7 +41,7 @@ def value_of(text: str, head: Head, raw: Raw) -> Value:
                 raw.position - len(head.op),
                 f"Write {head.field.name}:value, with * for any text, or {head.field.name}!=value.",
             )
-        if kind is Kind.STATE:
+        if kind is FieldKind.STATE:
             _check_state(text, raw)
         return raw.pattern
     if raw.pattern.is_any and not head.op.is_ordering:
@@ -53,9 +53,9 @@ def value_of(text: str, head: Head, raw: Raw) -> Value:
             raw.position,
             f"Write {head.field.name}:* alone for any value, or compare with > >= < <=.",
         )
-    if kind is Kind.NUMBER:
+    if kind is FieldKind.NUMBER:
         return _number(text, head, raw)
-    return _age(text, head, raw) if kind is Kind.AGE else _time(text, head, raw)
+    return _age(text, head, raw) if kind is FieldKind.AGE else _time(text, head, raw)
 
 
 def number_in(text: str) -> float | None:
@@ -84,7 +84,7 @@ def instant_in(text: str) -> Instant | None:
     return Instant((when - EPOCH) // timedelta(milliseconds=1), step)
 
 
-def _check_state(text: str, raw: Raw) -> None:
+def _check_state(text: str, raw: RawValue) -> None:
     exact = raw.pattern.exact
     if exact in STATES or (exact is None and any(_fits(raw, state) for state in STATES)):
         return
@@ -97,11 +97,11 @@ def _check_state(text: str, raw: Raw) -> None:
     )
 
 
-def _fits(raw: Raw, state: str) -> bool:
+def _fits(raw: RawValue, state: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, raw.pattern.parts)), state) is not None
 
 
-def _number(text: str, head: Head, raw: Raw) -> Number:
+def _number(text: str, head: TermPrefix, raw: RawValue) -> Number:
     names = PRIORITIES if head.field.name == "priority" else {}
     named = names.get(raw.text.upper())
     number = number_in(raw.text) if named is None else named
@@ -125,7 +125,7 @@ def _age_in(text: str) -> Age | None:
     return Age(total_ms // finest.step_ms, finest.unit) if total_ms <= _MAX_AGE_MS else None
 
 
-def _no_age(text: str, raw: Raw, what: str, hint: str) -> InvalidFilter:
+def _no_age(text: str, raw: RawValue, what: str, hint: str) -> InvalidFilter:
     if raw.text.isdecimal():
         return wrong(
             f"{show(raw.text)} without a unit", text, raw.position, f"Add s, m, h or d: {raw.text[:9]}m. {hint}"
@@ -137,7 +137,7 @@ def _no_age(text: str, raw: Raw, what: str, hint: str) -> InvalidFilter:
     return wrong(f"{show(raw.text)} is not {what}", text, raw.position, hint)
 
 
-def _age(text: str, head: Head, raw: Raw) -> Age:
+def _age(text: str, head: TermPrefix, raw: RawValue) -> Age:
     age = _age_in(raw.text)
     if age is not None:
         return age
@@ -151,11 +151,11 @@ def _age(text: str, head: Head, raw: Raw) -> Age:
     raise _no_age(text, raw, "an age", _AGE_HINT)
 
 
-def _mirrored(op: Op) -> str:
-    return {Op.GT: "<", Op.GE: "<=", Op.LT: ">", Op.LE: ">="}.get(op, op.value)
+def _mirrored(op: Comparison) -> str:
+    return {Comparison.GT: "<", Comparison.GE: "<=", Comparison.LT: ">", Comparison.LE: ">="}.get(op, op.value)
 
 
-def _time(text: str, head: Head, raw: Raw) -> Age | Instant | FromNow:
+def _time(text: str, head: TermPrefix, raw: RawValue) -> Age | Instant | FromNow:
     found = _age_in(raw.text) or instant_in(raw.text)
     if found is not None:
         return found
@@ -174,7 +174,7 @@ def _time(text: str, head: Head, raw: Raw) -> Age | Instant | FromNow:
     raise _no_age(text, raw, "a time", _TIME_HINT)
 
 
-def _ordered_payload(text: str, head: Head, raw: Raw) -> Number | Instant:
+def _ordered_payload(text: str, head: TermPrefix, raw: RawValue) -> Number | Instant:
     number = number_in(raw.text)
     found = Number(number) if number is not None else instant_in(raw.text)
     if found is None:

@@ -12,7 +12,7 @@ from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import skips_of
 from qdeck._engine import batch_transitions, codec, keys, programs
 from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
-from qdeck._hidden import escaped_json
+from qdeck._hidden_characters import escaped_json
 from qdeck._operations import batches
 from qdeck._operations.model import BatchResult, Verb
 from qdeck._redis.commands import raw_of

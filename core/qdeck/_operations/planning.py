@@ -20,17 +20,17 @@ from qdeck._deck.reasons import SkipCode
 from qdeck._engine.job_ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._filter import parse
-from qdeck._names import QueueName
 from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanHead, Verb
 from qdeck._operations.places import context_of, places_of_request
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.request import PlanRequest, PlanTally
-from qdeck._options import read_priority
+from qdeck._queue_names import QueueName
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck._settings.limits import used_rules
 from qdeck._settings.purge_rules import PURGE_RULES, Takes
+from qdeck._task_options import read_priority
 from qdeck.adapters.model import NO_QUEUE
 from qdeck.adapters.plans import PlanEntry, Search, shown
 

@@ -6,7 +6,7 @@ lost reply, for `patience` seconds; then they raise `OutcomeUnknown`.
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._lazy import attach
+from qdeck._lazy_imports import attach
 
 if TYPE_CHECKING:
     from qdeck._redis.address import mask_url

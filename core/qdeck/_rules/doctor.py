@@ -14,11 +14,11 @@ from qdeck._deck.server_info import SNAPSHOTS, read_persistence, read_server
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
+from qdeck._formatting import counted
 from qdeck._redis import reads
 from qdeck._redis.commands import NO_SCRIPT, Command, ask
 from qdeck._redis.errors import LOST, is_error
 from qdeck._rules import rights, unreadable
-from qdeck._words import counted
 
 if TYPE_CHECKING:
     from qdeck._deck.model import Check, ServerInfo, Snapshot

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from qdeck._deck import finding_times, verdict
 from qdeck._deck.model import Check, Finding, QueueRef, QueueRow, Snapshot, State, Status
 from qdeck._errors import QdeckError
+from qdeck._formatting import counted
 from qdeck._redis.errors import LOST
 from qdeck._rules import unreadable
 from qdeck._settings.thresholds import Thresholds
-from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class TaskHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class ProcessingRates:
     """Jobs a minute, by the difference of two looks."""
 
     enqueued: float
@@ -76,7 +76,7 @@ class HealthReport:
     findings: tuple[Finding, ...]
     queues: Mapping[str, Mapping[QueueRef, QueueHealth]]
     tasks: Mapping[str, TaskHealth]
-    rates: Rates | None
+    rates: ProcessingRates | None
     errors: Errors
     checks: tuple[Check, ...]
     notices: tuple[str, ...]
@@ -185,11 +185,11 @@ def _clock_check(seen: Snapshot) -> Check:
     return Check(name="clock", detail="ages are by the server's clock")
 
 
-def _rates(rows: Sequence[QueueRow]) -> Rates | None:
+def _rates(rows: Sequence[QueueRow]) -> ProcessingRates | None:
     known = [(row.in_per_s, row.out_per_s) for row in rows if row.in_per_s is not None and row.out_per_s is not None]
     if not known:
         return None
-    return Rates(enqueued=60 * sum(came for came, _ in known), ended=60 * sum(went for _, went in known))
+    return ProcessingRates(enqueued=60 * sum(came for came, _ in known), ended=60 * sum(went for _, went in known))
 
 
 def _queues(seen: Snapshot) -> dict[str, dict[QueueRef, QueueHealth]]:

@@ -6,13 +6,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from qdeck._deck.model import Status
-from qdeck._words import iso
+from qdeck._formatting import iso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._deck.model import Check
-    from qdeck._rules.health import HealthReport, QueueHealth, Rates
+    from qdeck._rules.health import HealthReport, ProcessingRates, QueueHealth
 
 
 def document(report: HealthReport) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _adapter(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"clones_per_min": facts["clones_per_min"], "orphaned": facts["orphaned"], "own_health": said}
 
 
-def rates_document(rates: Rates) -> dict[str, float]:
+def rates_document(rates: ProcessingRates) -> dict[str, float]:
     """Jobs a minute."""
     return {"enqueued_per_min": round(rates.enqueued, 3), "ended_per_min": round(rates.ended, 3)}
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from qdeck._settings.configuration import Configuration
 from qdeck._settings.load import load, read_file, read_text
-from qdeck._settings.model import AdapterSettings, Agent, Context, DeadLetters, Health, Purge, Settings, Target
+from qdeck._settings.model import (
+    AdapterSettings,
+    AgentSettings,
+    ContextSettings,
+    DeadLetters,
+    Health,
+    Purge,
+    Settings,
+    Target,
+)
 from qdeck._settings.thresholds import Thresholds
 
 __all__ = [
     "AdapterSettings",
-    "Agent",
+    "AgentSettings",
     "Configuration",
-    "Context",
+    "ContextSettings",
     "DeadLetters",
     "Health",
     "Purge",

@@ -1,4 +1,4 @@
-"""A configuration that was read: which server a name or a URL stands for, and what may be done there."""
+"""A configuration that was read: the server that a name or a URL stands for, and what is allowed there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from qdeck._adapter_names import ADAPTERS
 from qdeck._errors import InvalidOption
-from qdeck._settings.model import Context, Settings, Target
-from qdeck._settings.places import Same, compare, host_of
+from qdeck._settings.model import ContextSettings, Settings, Target
+from qdeck._settings.url_comparison import SameServer, compare, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,17 +27,17 @@ _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Own(NamedTuple):
-    """The user's own file, where another one is in use, and its contexts; those that are protected always hold."""
+    """The user's own file, where another one is in use, and its contexts; protected ones always hold."""
 
     file: Path
-    contexts: Mapping[str, Context]
+    contexts: Mapping[str, ContextSettings]
 
 
 class _Guard(NamedTuple):
-    """A protected server: no other name or spelling of its address makes it one that may be written to."""
+    """A protected server: no other name or spelling of its address may be written to."""
 
     name: str
-    context: Context
+    context: ContextSettings
     url: str  # with the variables that are set here
     is_own: bool = False  # of the user's own file, where another one is in use
     is_trusted: bool = True
@@ -45,7 +45,7 @@ class _Guard(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """A configuration that was checked, and the file it came from; without a file it is the defaults."""
+    """A checked configuration, and its file; without a file it has the defaults."""
 
     settings: Settings
     file: Path | None = None
@@ -54,11 +54,11 @@ class Configuration:
     """Which file was not read, and why."""
     was_trusted: bool = False
     """Whether that file was trusted before it changed. Then its contexts are meant, and those here do not stand in."""
-    strangers: Mapping[str, Context] = field(default_factory=dict)
+    strangers: Mapping[str, ContextSettings] = field(default_factory=dict)
     """Production contexts of that file: whoever wrote them, they can make a server stricter."""
 
     def target(self, name: str | None = None) -> Target | None:
-        """The server of a context, of the default one when none is named; its variables are filled in now.
+        """Return the server of a context, of the default one when none is named; its variables are expanded now.
 
         Only now, because a machine that never works on a context need not know its password. A context that leads to a
         server of production is treated as production, whatever it says itself.
@@ -76,11 +76,11 @@ class Configuration:
             return found
         for guard, same in self._compare_guards(found.url):
             is_namesake = guard.name == chosen and guard.is_trusted
-            if same is not Same.YES and not is_namesake:
+            if same is not SameServer.YES and not is_namesake:
                 continue
             if guard.context.is_production and not context.is_production:
                 caution = f"the context {chosen!r} leads to the server of the production context {guard.name!r}"
-                if same is not Same.YES:
+                if same is not SameServer.YES:
                     caution = f"the context {chosen!r} is production in the user's own configuration"
                 return replace(
                     found,
@@ -93,7 +93,7 @@ class Configuration:
         return found
 
     def target_at(self, url: str) -> Target:
-        """The server of a URL that was given. When it is that of a protected context, it is treated as that context.
+        """Return the server of a URL. When it is that of a protected context, it is treated as that context.
 
         Otherwise a URL in an environment variable would lead past the ceremony. Where a name cannot be resolved now it
         is treated as production, too, unless another context says what is at that URL. One that is only read-only
@@ -101,7 +101,7 @@ class Configuration:
         """
         compared = self._compare_guards(url)
         for guard, same in compared:
-            if same is Same.YES and self._holds(guard, url):
+            if same is SameServer.YES and self._holds(guard, url):
                 found = self._target(guard.name, guard.context, url)
                 # Who wrote a foreign file cannot say that a server is another one than the user's own production.
                 return found if guard.is_trusted else replace(found, production=self._production_targets())
@@ -109,7 +109,7 @@ class Configuration:
             (
                 guard
                 for guard, same in compared
-                if same is Same.UNKNOWN and guard.is_trusted and guard.context.is_production
+                if same is SameServer.UNKNOWN and guard.is_trusted and guard.context.is_production
             ),
             None,
         )
@@ -128,7 +128,7 @@ class Configuration:
         )
 
     def _guards(self) -> list[_Guard]:
-        """All protected contexts: of the user's own file, of this one, and of one that was ignored."""
+        """Return all protected contexts: of the user's own file, of this one, and of an ignored one."""
         own = self.own.contexts if self.own is not None else {}
         found = [
             *(_Guard(name, one, _readable(one.url), is_own=True) for name, one in own.items() if one.is_protected),
@@ -147,10 +147,10 @@ class Configuration:
 
         return sorted(found, key=order)
 
-    def _compare_guards(self, url: str) -> list[tuple[_Guard, Same]]:
-        """The protected contexts, and for each whether it is the server of the URL."""
+    def _compare_guards(self, url: str) -> list[tuple[_Guard, SameServer]]:
+        """Return the protected contexts, and for each whether it is the server of the URL."""
         guards = self._guards()
-        found: list[tuple[_Guard, Same]] = []
+        found: list[tuple[_Guard, SameServer]] = []
         for is_trusted in (True, False):
             some = [guard for guard in guards if guard.is_trusted is is_trusted]
             # A lookup of a name would tell the author of a foreign file that somebody works in its directory.
@@ -158,12 +158,12 @@ class Configuration:
         return found
 
     def _holds(self, guard: _Guard, url: str) -> bool:
-        """Whether a context protects its server: one that is only read-only unless its file has another one for it."""
+        """Return whether a context protects its server: a read-only one unless its file has another one for it."""
         own = self.own.contexts if self.own is not None else {}
         return guard.context.is_production or not _is_open(url, own if guard.is_own else self.settings.contexts)
 
     def _production_targets(self) -> tuple[Target, ...]:
-        """The servers of production that can be reached from here, to compare another server with."""
+        """Return the production servers that can be reached from here, to compare another server with."""
         found = []
         for guard in self._guards():
             with contextlib.suppress(InvalidOption):  # a variable is not set
@@ -171,13 +171,13 @@ class Configuration:
                     found.append(self._target(guard.name, guard.context, self._url(guard.name, guard.context)))
         return tuple(found)
 
-    def _url(self, name: str, context: Context) -> str:
-        """The URL of a context, its variables filled in; an error names the file that it is from."""
+    def _url(self, name: str, context: ContextSettings) -> str:
+        """Return the URL of a context, its variables expanded; an error names its file."""
         is_own = self.own is not None and self.own.contexts.get(name) is context
         where = self.own.file if self.own is not None and is_own else self.where
         return expand(context.url, f"{where}: contexts.{name}.url", is_url=True)
 
-    def _target(self, name: str, context: Context, url: str) -> Target:
+    def _target(self, name: str, context: ContextSettings, url: str) -> Target:
         return Target(
             name=name,
             url=url,
@@ -191,27 +191,27 @@ class Configuration:
         )
 
     def _adapters(self, named: tuple[str, ...]) -> tuple[str, ...]:
-        """The adapters that are looked at: those that are named, or all with those that are pinned; empty is all."""
+        """Return the adapters to use: the named ones, or all with the pinned ones; empty is all."""
         pinned = [name for name, one in self.settings.adapters.items() if one.pin and name not in ADAPTERS]
         return named or ((*ADAPTERS, *pinned) if pinned else ())
 
     @property
     def thresholds(self) -> Thresholds:
-        """The thresholds of a server that no context names."""
+        """Return the thresholds of a server without a context."""
         return self.settings.health.health_thresholds
 
     @property
     def where(self) -> str:
-        """The file in words."""
+        """Return the file in words."""
         return str(self.file) if self.file is not None else "the configuration (there is no qdeck.toml)"
 
     def agent_token(self) -> str | None:
-        """The token of the agent's API, its variables filled in."""
+        """Return the token of the agent's API, its variables expanded."""
         token = self.settings.agent.token
         return None if token is None else expand(token, f"{self.where}: agent.token")
 
     def warnings(self) -> list[str]:
-        """What is not wrong, and not wise: secrets in plain text that others of this machine may read."""
+        """Return warnings: secrets in plain text that others of this machine may read."""
         if self.file is None:
             return []
         found = [f"contexts.{name}.url" for name, context in self.settings.contexts.items() if _literal(context.url)]
@@ -243,13 +243,13 @@ def _caution(name: str, production: str, url: str) -> str:
     return f"{hosts} cannot be resolved: this may be the server of the production context {name!r}"
 
 
-def _is_open(url: str, contexts: Mapping[str, Context]) -> bool:
-    """Whether one of the contexts says that the server of this URL may be written to."""
-    return Same.YES in compare(url, [_readable(one.url) for one in contexts.values() if not one.is_protected])
+def _is_open(url: str, contexts: Mapping[str, ContextSettings]) -> bool:
+    """Return whether one of the contexts allows writes to the server of this URL."""
+    return SameServer.YES in compare(url, [_readable(one.url) for one in contexts.values() if not one.is_protected])
 
 
 def _readable(url: str) -> str:
-    """The URL with the variables that are set here; its host can be compared when the password is not known."""
+    """Return the URL with the variables that are set here; its host can be compared without the password."""
     return _fill(url, os.environ.get, is_url=True)
 
 
@@ -259,7 +259,7 @@ def _literal(url: str) -> bool:
 
 
 def expand(value: str, place: str, *, is_url: bool = False) -> str:
-    """The value with `${VAR}` filled in from the environment; `$${` stands for itself. No value is ever told.
+    """Return a value with `${VAR}` expanded from the environment; `$${` stands for itself. Errors show no value.
 
     In the user part of a URL a variable is quoted, so that a password may hold any character.
     """

@@ -1,4 +1,4 @@
-"""Finds, reads and checks `qdeck.toml`. What is wrong is told with its file, its path in there and the nearest name."""
+"""Finds, reads and checks `qdeck.toml`; an error names the file, the path in it and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import msgspec
 
 from qdeck._adapter_names import ADAPTERS, find_class, is_adapter
 from qdeck._errors import InvalidOption
+from qdeck._formatting import invalid_value
 from qdeck._settings import trust
 from qdeck._settings.configuration import Configuration, Own
 from qdeck._settings.model import (
     PRODUCTION,
     SWITCHES_THAT_WRITE,
     AdapterSettings,
-    Agent,
-    Context,
+    AgentSettings,
+    ContextSettings,
     Settings,
 )
-from qdeck._words import invalid_value
 
 if TYPE_CHECKING:
     from qdeck._settings.thresholds import Thresholds
@@ -56,11 +56,13 @@ def load(given: str | Path | None = None) -> Configuration:
     if here.is_file() and not _is_same_file(here, own):
         data = _read_here(here)
         state = trust.state_of(here, data)
-        if state is trust.State.TRUSTED:
+        if state is trust.TrustState.TRUSTED:
             return with_own(_decode(data, here))
         ignored = f"{here} was ignored, with its servers and settings: {state.value}"
         found = _load_own(own)
-        return replace(found, ignored=ignored, was_trusted=state is trust.State.CHANGED, strangers=_strangers(data))
+        return replace(
+            found, ignored=ignored, was_trusted=state is trust.TrustState.CHANGED, strangers=_strangers(data)
+        )
     return _load_own(own)
 
 
@@ -82,7 +84,7 @@ def with_own(found: Configuration) -> Configuration:
     )
 
 
-def _strangers(data: bytes) -> dict[str, Context]:
+def _strangers(data: bytes) -> dict[str, ContextSettings]:
     """The production contexts of a file that is not trusted: they can make a server stricter, and nothing else.
 
     Only those without variables, because the name of a server must not reveal the value of one.
@@ -94,7 +96,7 @@ def _strangers(data: bytes) -> dict[str, Context]:
     except (InvalidOption, UnicodeDecodeError):
         return {}
     return {
-        name: Context(url=context.url, environment=context.environment, read_only=context.read_only)
+        name: ContextSettings(url=context.url, environment=context.environment, read_only=context.read_only)
         for name, context in contexts.items()
         if context.is_production and "$" not in context.url
     }
@@ -166,7 +168,7 @@ def read_text(text: str, file: Path | None = None, *, is_trusted: bool = True) -
         raise InvalidOption(f"{name} is not TOML: {error}", hint="see https://toml.io for the notation") from error
     # One by one, since an error of msgspec names no key of a dictionary.
     contexts = _convert(document.pop("contexts", {}), dict[str, Any], "contexts", name)
-    contexts = {key: _convert(value, Context, f"contexts.{key}", name) for key, value in contexts.items()}
+    contexts = {key: _convert(value, ContextSettings, f"contexts.{key}", name) for key, value in contexts.items()}
     tables = _convert(document.pop("adapters", {}), dict[str, Any], "adapters", name)
     adapters = {key: _adapter_settings(key, value, name) for key, value in tables.items()} if is_trusted else {}
     settings = _convert(document, Settings, "", name)
@@ -252,7 +254,7 @@ def _check(found: Configuration, name: str) -> None:
 
 def _check_rules(settings: Settings, wrong: Any) -> None:
     cleans = settings.agent.clean_rules
-    if settings.purge.rules is None and cleans == Agent().clean_rules:
+    if settings.purge.rules is None and cleans == AgentSettings().clean_rules:
         return
     from qdeck._settings.purge_rules import Takes, check_rule
 

@@ -94,7 +94,7 @@ class Health(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     health_thresholds: Thresholds = Thresholds()
 
 
-class Agent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[agent]`: what `qdeck agent` does besides."""
 
     http: str | None = None
@@ -136,7 +136,7 @@ class PartialThresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Thresholds(**{n: getattr(base, n) if getattr(self, n) is UNSET else getattr(self, n) for n in names})
 
 
-class Context(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[contexts.NAME]`: one server under a name."""
 
     url: str
@@ -185,11 +185,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     default_context: str | None = None
-    contexts: dict[str, Context] = {}
+    contexts: dict[str, ContextSettings] = {}
     purge: Purge = Purge()
     health: Health = Health()
     dead_letters: DeadLetters = DeadLetters()
-    agent: Agent = Agent()
+    agent: AgentSettings = AgentSettings()
     adapters: dict[str, AdapterSettings] = {}
     masking: Masking = Masking()
 

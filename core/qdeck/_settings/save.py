@@ -31,7 +31,7 @@ def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{file} cannot be read: {error}") from error
     state = trust.state_of(file, before)
-    if state is trust.State.CHANGED:  # what is saved is read at once: servers of others would come with it
+    if state is trust.TrustState.CHANGED:  # what is saved is read at once: servers of others would come with it
         raise InvalidOption(f"{file} changed since it was trusted", hint="read it, then run: qdeck config trust")
     read_text(text, file)  # what is wrong already is told as everywhere
     for (table, key), value in changes.items():
@@ -41,7 +41,7 @@ def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
         _replace(file, text)
     except OSError as error:
         raise InvalidOption(f"{file} cannot be written: {error.strerror or error}") from error
-    if state is trust.State.TRUSTED:  # what changed since is our own doing
+    if state is trust.TrustState.TRUSTED:  # what changed since is our own doing
         trust.add(file, text.encode("utf-8"))
     return with_own(found)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class State(Enum):
+class TrustState(Enum):
     """Whether a file is trusted; the value says why not."""
 
     TRUSTED = "it is trusted"
@@ -29,15 +29,15 @@ class State(Enum):
     UNKNOWN = "it is not trusted"
 
 
-def state_of(file: Path, data: bytes) -> State:
+def state_of(file: Path, data: bytes) -> TrustState:
     """Return whether a file with this content is trusted; it is not where the store cannot be read."""
     try:
         digest = _read().get(str(path_of(file)))
     except OSError:
-        return State.UNKNOWN
+        return TrustState.UNKNOWN
     if digest is None:
-        return State.UNKNOWN
-    return State.TRUSTED if digest == _digest(data) else State.CHANGED
+        return TrustState.UNKNOWN
+    return TrustState.TRUSTED if digest == _digest(data) else TrustState.CHANGED
 
 
 def add(file: Path, data: bytes) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from qdeck._app import App
-from qdeck._discovery import import_module
 from qdeck._errors import UsageError
+from qdeck._module_discovery import import_module
 
 
 def load_app(ref: str) -> App:

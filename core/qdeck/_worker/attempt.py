@@ -11,7 +11,6 @@ import traceback as tracebacks
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from qdeck._context import JobContext, read_failure
 from qdeck._engine import codec
 from qdeck._engine.transitions import ClaimedJob, Ending
 from qdeck._errors import (
@@ -25,7 +24,8 @@ from qdeck._errors import (
     TimeLimitExceeded,
     UnknownTask,
 )
-from qdeck._options import read_duration, retry_delay_ms
+from qdeck._job_context import JobContext, read_failure
+from qdeck._task_options import read_duration, retry_delay_ms
 
 if TYPE_CHECKING:
     from qdeck._app import App, Task

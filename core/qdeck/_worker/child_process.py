@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from qdeck._context import JobContext, read_failure, running
 from qdeck._engine import codec
 from qdeck._errors import PayloadNotSerializable, PayloadTooLarge
+from qdeck._job_context import JobContext, read_failure, running
 from qdeck._worker.app_loader import load_app
 from qdeck._worker.attempt import error_event, is_final, requested_delay_ms
 from qdeck._worker.output_capture import Output, OutputCapture

@@ -6,7 +6,7 @@ import types
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from qdeck._context import running
+from qdeck._job_context import running
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any, Final, Protocol, Self, TextIO
 
-from qdeck._context import running
+from qdeck._job_context import running
 
 MAX_LOG: Final = 131_072
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._engine import codec
-from qdeck._python import module_command
+from qdeck._subprocess_command import module_command
 from qdeck._worker.attempt import STOP_ERRORS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from msgspec import convert
 from qdeck._adapter_names import ADAPTERS, FOREIGN, find_class
 from qdeck._deck.queue_ref import register
 from qdeck._errors import InvalidOption
-from qdeck._lazy import attach
+from qdeck._lazy_imports import attach
 from qdeck._settings.model import AdapterSettings
 
 if TYPE_CHECKING:

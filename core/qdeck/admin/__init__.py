@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._lazy import attach
+from qdeck._lazy_imports import attach
 
 if TYPE_CHECKING:
     from qdeck._adapter_names import ADAPTERS, is_adapter
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from qdeck._engine.transitions import NewJob
     from qdeck._files import Dropped, check_new_file, new_file, state_dir
     from qdeck._filter import PRIORITIES, Filter, explain, parse
-    from qdeck._hidden import HIDDEN, escaped_json, is_shown, json_escape
-    from qdeck._names import QueueType
+    from qdeck._formatting import counted, iso
+    from qdeck._hidden_characters import HIDDEN, escaped_json, is_shown, json_escape
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from qdeck._operations.planindex import PlanIndex, Share, Shares
     from qdeck._operations.pointed import difference
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
+    from qdeck._queue_names import QueueType
     from qdeck._redis import mask_url
     from qdeck._redis.commands import Program
     from qdeck._redis.reads import LOCAL_CLOCK, concerns_all, unread_words
@@ -63,8 +64,7 @@ if TYPE_CHECKING:
     from qdeck._rules.health_document import document as health_document
     from qdeck._schedules.cron_rule import CronRule
     from qdeck._schedules.model import MISSED, Definition, ScheduleRow
-    from qdeck._settings import Configuration, Settings, Target, Thresholds
-    from qdeck._settings import Context as ContextSettings
+    from qdeck._settings import Configuration, ContextSettings, Settings, Target, Thresholds
     from qdeck._settings import load as load_configuration
     from qdeck._settings import read_file as read_configuration
     from qdeck._settings.limits import Limits, read_rules
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from qdeck._settings.trust import add as trust_file
     from qdeck._settings.trust import path_of as trusted_path
     from qdeck._settings.trust import remove as distrust_file
-    from qdeck._words import counted, iso
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
     from qdeck.adapters.groups import PART_MS, CountedGroup, Gathering, Group, Groups
@@ -260,12 +259,12 @@ _HOMES: Final = {
     "qdeck._redis.commands": "Program",
     "qdeck._files": "Dropped check_new_file new_file state_dir",
     "qdeck._filter": "Filter PRIORITIES explain parse",
-    "qdeck._hidden": "HIDDEN escaped_json is_shown json_escape",
+    "qdeck._hidden_characters": "HIDDEN escaped_json is_shown json_escape",
     "qdeck._adapter_names": "ADAPTERS is_adapter",
     "qdeck.adapters": "make_adapter=make",
     "qdeck.adapters.entry_detail": "detail_of",
     "qdeck.adapters.model": "Act Entry Seen",
-    "qdeck._names": "QueueType",
+    "qdeck._queue_names": "QueueType",
     "qdeck._operations.activity": "new_activity=make",
     "qdeck._operations.applying": "Tally",
     "qdeck.adapters.native.queue_details": "CloseUp Spread",
@@ -290,14 +289,13 @@ _HOMES: Final = {
     "qdeck._schedules.model": "Definition MISSED ScheduleRow",
     "qdeck._schedules.cron_rule": "CronRule",
     "qdeck._settings": (
-        "Configuration ContextSettings=Context Settings Target Thresholds "
-        "load_configuration=load read_configuration=read_file"
+        "Configuration ContextSettings Settings Target Thresholds load_configuration=load read_configuration=read_file"
     ),
     "qdeck._settings.model": "UsedRule",
     "qdeck._settings.purge_rules": "KnownRule PURGE_RULES PurgeRule Takes",
     "qdeck._settings.save": "SettingValue=Value save_settings=save",
     "qdeck._settings.trust": "distrust_file=remove trust_file=add trusted_path=path_of",
-    "qdeck._words": "counted iso",
+    "qdeck._formatting": "counted iso",
     "qdeck.admin._reader": "AsyncReader Reader",
     "qdeck.admin._writer": "AsyncWriter Writer",
 }

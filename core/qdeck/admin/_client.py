@@ -31,7 +31,7 @@ WRITE_PATIENCE_S: Final = 15.0
 CONNECT_S: Final = 1.5
 
 
-class Options(TypedDict, total=False):
+class ClientOptions(TypedDict, total=False):
     """What every client takes besides the URL."""
 
     thresholds: Thresholds | None
@@ -46,7 +46,7 @@ class Options(TypedDict, total=False):
 class Client:
     """The state of a reader or writer. Making one does not connect."""
 
-    def __init__(self, url: str, **options: Unpack[Options]) -> None:
+    def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         self.endpoint = Endpoint(_with_connect_timeout(url))
         # The server must not count a read of qdeck as use of a queue.
         self._untouched = replace(self.endpoint, untouched=True)
@@ -123,7 +123,7 @@ class Client:
 class Blocking(Client, BlockingRunner):
     """A client for blocking code."""
 
-    def __init__(self, url: str, **options: Unpack[Options]) -> None:
+    def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         super().__init__(url, **options)
         self._reading = SyncClient(
             self._untouched, patience=READ_PATIENCE_S, guard=self._need_read, on_request=self._on_request
@@ -158,7 +158,7 @@ class Blocking(Client, BlockingRunner):
 class Asynchronous(Client, AsyncRunner):
     """A client for asyncio, with connections of each event loop's own."""
 
-    def __init__(self, url: str, **options: Unpack[Options]) -> None:
+    def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         super().__init__(url, **options)
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncClient]]
         self._clients = weakref.WeakKeyDictionary()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from qdeck._deck.queue_ref import Feature
 from qdeck._errors import InvalidOption, NotAllowed
-from qdeck.admin._client import Options, writes
+from qdeck.admin._client import ClientOptions, writes
 from qdeck.admin._reader import AsyncReader, Reader, Reads
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import QueueRef, QueueSettings
     from qdeck._engine.transitions import EnqueueResult
-    from qdeck._names import QueueName
     from qdeck._operations.applying import ApplyOptions
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.planfile import Plan
+    from qdeck._queue_names import QueueName
     from qdeck._redis.commands import Program
     from qdeck._schedules.model import Definition
     from qdeck._settings import Target
@@ -276,7 +276,7 @@ class Writes(Reads):
 class Writer(Writes, Reader):
     """Reads and operates the queues of a server, in blocking code; not one of `production`, whatever its address."""
 
-    def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[Options]) -> None:
+    def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[ClientOptions]) -> None:
         super().__init__(url, **options)
         self._production = tuple(production)
 
@@ -288,7 +288,7 @@ class Writer(Writes, Reader):
 class AsyncWriter(Writes, AsyncReader):
     """Reads and operates the queues of a server, in asyncio; not one of `production`, whatever its address."""
 
-    def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[Options]) -> None:
+    def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[ClientOptions]) -> None:
         super().__init__(url, **options)
         self._production = tuple(production)
 
@@ -299,6 +299,6 @@ class AsyncWriter(Writes, AsyncReader):
 
 def _queue_name(queue: str | QueueName) -> str:
     from qdeck._adapter_names import NATIVE
-    from qdeck._names import QueueName
+    from qdeck._queue_names import QueueName
 
     return str(queue if isinstance(queue, QueueName) else QueueName.parse(queue.removeprefix(f"{NATIVE}/")))

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from qdeck._app import App, Task
-from qdeck._context import Failure, current_job
 from qdeck._errors import InvalidOption
-from qdeck._options import Options
+from qdeck._job_context import Failure, current_job
+from qdeck._task_options import Options
 from qdeck._worker.output_capture import write_to_current
 from qdeck.compat._records import TaskRecord
 

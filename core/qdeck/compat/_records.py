@@ -12,7 +12,7 @@ from qdeck._redis.commands import ask
 
 if TYPE_CHECKING:
     from qdeck._app import App
-    from qdeck._context import Failure
+    from qdeck._job_context import Failure
     from qdeck._redis.commands import Program
 
 

@@ -19,9 +19,9 @@ from qdeck._app import App
 from qdeck._engine import codec, keys, programs, scripts, transitions
 from qdeck._engine.job_ids import new_id
 from qdeck._errors import InvalidOption, UsageError
-from qdeck._options import Options, read_due, read_job_name, read_options, read_priority, read_task_name
 from qdeck._schedules import store
 from qdeck._schedules.model import Definition
+from qdeck._task_options import Options, read_due, read_job_name, read_options, read_priority, read_task_name
 from qdeck.compat._functions import Functions, check_function
 from qdeck.compat._records import Enqueued, TaskRecord
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from qdeck._engine import codec, keys, programs, scripts, signatures, transitions
 from qdeck._engine.job_ids import check_id
 from qdeck._errors import InvalidOption
-from qdeck._names import QueueName
-from qdeck._options import Priority, read_due, read_duration, read_priority
+from qdeck._queue_names import QueueName
 from qdeck._redis import Endpoint, SyncClient, reads
+from qdeck._task_options import Priority, read_due, read_duration, read_priority
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._lazy import attach
+from qdeck._lazy_imports import attach
 
 if TYPE_CHECKING:
     from qdeck.messages._cleaning import Cleaning, ExpiredCleaning, OrphanCleaning, TaskCleaning

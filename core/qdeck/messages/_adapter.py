@@ -99,7 +99,7 @@ class TemporaryQueueAdapter(Adapter):
         return [_Expired(search, holds_messages=search.rule is _UNREAD)]
 
     def weigh(
-        self, _verb: str, rows: Sequence[Any], _context: Context, _reasons: Sequence[str] = ()
+        self, _verb: str, rows: Sequence[Any], _job_context: Context, _reasons: Sequence[str] = ()
     ) -> Program[Weighed]:
         """Their sizes, and until when each lived: one that lives longer by then is left alone."""
         yield from ()

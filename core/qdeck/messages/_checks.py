@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidName, InvalidOption, UsageError
-from qdeck._names import QueueName, QueueType
+from qdeck._queue_names import QueueName, QueueType
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
 from qdeck.messages._names import is_within, may_be_elsewhere

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from qdeck._errors import PayloadNotSerializable, UsageError
-from qdeck._words import invalid_value
+from qdeck._formatting import invalid_value
 
 _decoder = msgspec.json.Decoder()
 # What the envelope of June 2025 has and later ones have not: there `data` may be missing.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from qdeck._engine import codec, programs, transitions
 from qdeck._errors import Reject, UsageError
-from qdeck._options import read_duration, retry_delay_ms
 from qdeck._redis.program_methods import AsyncRunner, BlockingRunner, ProgramMethod
+from qdeck._task_options import read_duration, retry_delay_ms
 from qdeck._worker.attempt import error_event
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry

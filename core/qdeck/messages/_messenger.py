@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._engine import transitions
 from qdeck._errors import InvalidOption, OutcomeUnknown, QdeckError, ResultTimeout, ServerUnreachable, UsageError
 from qdeck._job import Job
-from qdeck._names import QueueName, QueueType
-from qdeck._options import read_duration
+from qdeck._queue_names import QueueName, QueueType
 from qdeck._redis import scripts
 from qdeck._redis.commands import Request
 from qdeck._redis.errors import is_error
+from qdeck._task_options import read_duration
 from qdeck.messages import _registry as registry
 from qdeck.messages import _transport as transport
 from qdeck.messages._checks import proof_of

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from qdeck._errors import InvalidName, InvalidOption
-from qdeck._names import KNOWN_ENVIRONMENTS, MAX_LENGTH, QueueName, QueueType
+from qdeck._queue_names import KNOWN_ENVIRONMENTS, MAX_LENGTH, QueueName, QueueType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

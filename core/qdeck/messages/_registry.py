@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._engine.keys import MESSAGES
 from qdeck._engine.stored_numbers import clamped, digits
 from qdeck._errors import InvalidName, UsageError
-from qdeck._names import QueueName
+from qdeck._queue_names import QueueName
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import Request, ask
 from qdeck._redis.errors import UnknownScript

@@ -9,9 +9,9 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._context import current_job
 from qdeck._errors import InvalidName, JobCancelled, LeaseLost, PayloadNotSerializable, Reject, UsageError
-from qdeck._names import QueueType
+from qdeck._job_context import current_job
+from qdeck._queue_names import QueueType
 from qdeck._worker.attempt import is_final
 from qdeck._worker.worker import Worker
 from qdeck.messages import _checks as checks
@@ -26,7 +26,7 @@ from qdeck.messages._names import segment
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from qdeck._context import JobContext
+    from qdeck._job_context import JobContext
     from qdeck._redis.commands import Program
     from qdeck.messages._removal import Removal
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._engine import codec, keys, programs
 from qdeck._engine.transitions import NewJob
 from qdeck._errors import LayoutMismatch, OutcomeUnknown, PayloadTooLarge, ServerUnreachable
-from qdeck._names import QueueType
-from qdeck._options import read_task_name
+from qdeck._queue_names import QueueType
 from qdeck._redis import commands
 from qdeck._redis.commands import ask
+from qdeck._task_options import read_task_name
 from qdeck.messages import _registry as registry
 from qdeck.messages._names import TIERS, segment
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck import finding_times
-from qdeck._words import iso
+from qdeck._formatting import iso
 from qdeck.admin import Writer
 from support.commands import write_trusted
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import InvalidOption
-from qdeck._settings import Agent, DeadLetters, Health, Purge, read_text
+from qdeck._settings import AgentSettings, DeadLetters, Health, Purge, read_text
 from qdeck._settings.model import SWITCHES_THAT_WRITE
 from qdeck.admin import Limits
 from qdeck_console.cli.base import OPTIONS_THAT_WRITE
@@ -56,7 +56,7 @@ def test_no_hint_proposes_a_switch_that_writes(table: str, switch: str) -> None:
 def test_every_switch_that_is_off_by_default_writes_unless_it_only_restricts() -> None:
     off = {
         name
-        for table in (Purge, DeadLetters, Health, Agent)
+        for table in (Purge, DeadLetters, Health, AgentSettings)
         for name, default in zip(table.__struct_fields__, table.__struct_defaults__, strict=True)
         if default is False
     }

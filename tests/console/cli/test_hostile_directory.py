@@ -46,5 +46,5 @@ def test_a_served_console_runs_no_module_of_the_directory(hostile: Path) -> None
 def test_all_processes_are_started_that_way() -> None:
     for package in (qdeck, qdeck_console):
         for file in Path(str(package.__file__)).parent.rglob("*.py"):
-            if file.name != "_python.py":
+            if file.name != "_subprocess_command.py":
                 assert 'sys.executable, "-m"' not in file.read_text("utf-8"), file

@@ -14,8 +14,7 @@ from qdeck._agent.options import AgentOptions
 from qdeck._deck import history
 from qdeck._engine import keys
 from qdeck._redis import Endpoint, SyncClient
-from qdeck._settings import Agent as AgentSettings
-from qdeck._settings import Purge
+from qdeck._settings import AgentSettings, Purge
 from qdeck.admin import AsyncWriter, Settings, Writer
 from qdeck.messages import _registry as registry
 from qdeck.runtime import Agent
@@ -101,7 +100,7 @@ def test_killed_in_the_middle_of_a_run_another_does_it(
 ) -> None:
     program = """
 import asyncio, sys
-from qdeck._agent.agent import Agent
+from qdeck._agent.agent import AgentSettings
 from qdeck._agent.options import AgentOptions
 from qdeck._agent.maintenance import Maintenance
 async def stuck(self, lease):
@@ -253,7 +252,7 @@ async def test_two_agents_purge_once(run_agent: Callable[..., Any], client: Sync
 
 PURGER = """
 import sys
-from qdeck._agent.agent import Agent
+from qdeck._agent.agent import AgentSettings
 from qdeck._agent.options import AgentOptions
 from qdeck._settings import Purge, Settings
 settings = Settings(purge=Purge(max_ready_age=0, rules=("ready_too_old",)))

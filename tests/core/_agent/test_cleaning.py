@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core._agent.test_metrics import parse
-from qdeck._settings.model import Agent
+from qdeck._settings.model import AgentSettings
 from qdeck.admin import Settings, Writer
 from qdeck.messages import _registry as registry
 from support.temporary import age
@@ -35,7 +35,7 @@ def litter(client: SyncClient, raw: redis.Redis) -> None:
 
 
 def cleans(*rules: str, dry_run: bool = False) -> Settings:
-    return Settings(agent=Agent(clean_rules=rules, clean_dry_run=dry_run))
+    return Settings(agent=AgentSettings(clean_rules=rules, clean_dry_run=dry_run))
 
 
 @pytest.mark.usefixtures("litter")

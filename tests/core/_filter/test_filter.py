@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck import InvalidFilter, QdeckError
-from qdeck._filter import FIELDS, STATES, Pushdown, Range
+from qdeck._filter import FIELDS, STATES, Pushdown, TimeRange
 from qdeck.admin import explain, parse
 from support.records import NOW, Job
 
@@ -235,15 +235,15 @@ def test_blank_filter_says_that_it_is_everything() -> None:
         ("-state:dead,done", Pushdown(states=frozenset(STATES) - {"dead", "done"})),
         ("-(state:dead or state!=done,dead)", Pushdown(states=frozenset({"done"}))),
         ("-(state:dead queue:a)", Pushdown()),
-        ("age>2h", Pushdown(since=Range(hi_ms=NOW - 2 * HOUR - 1))),
-        ("age>=2h age<3h", Pushdown(since=Range(lo_ms=NOW - 3 * HOUR + 1, hi_ms=NOW - 2 * HOUR))),
-        ("age:2h", Pushdown(since=Range(lo_ms=NOW - 3 * HOUR + 1, hi_ms=NOW - 2 * HOUR))),
+        ("age>2h", Pushdown(since=TimeRange(hi_ms=NOW - 2 * HOUR - 1))),
+        ("age>=2h age<3h", Pushdown(since=TimeRange(lo_ms=NOW - 3 * HOUR + 1, hi_ms=NOW - 2 * HOUR))),
+        ("age:2h", Pushdown(since=TimeRange(lo_ms=NOW - 3 * HOUR + 1, hi_ms=NOW - 2 * HOUR))),
         ("-age>2h", Pushdown()),
-        ("due<5m", Pushdown(due=Range(hi_ms=NOW + 5 * MINUTE - 1))),
-        ("due>5m or due:1m", Pushdown(due=Range(lo_ms=NOW + MINUTE))),
-        ("failed:2026-11-18", Pushdown(failed=Range(lo_ms=NOW - 12 * HOUR, hi_ms=NOW + 12 * HOUR - 1))),
-        ("failed:2026-11-18,2026-11-16", Pushdown(failed=Range(lo_ms=NOW - 60 * HOUR, hi_ms=NOW + 12 * HOUR - 1))),
-        ("enqueued<=now-1h", Pushdown(enqueued=Range(hi_ms=NOW - HOUR))),
+        ("due<5m", Pushdown(due=TimeRange(hi_ms=NOW + 5 * MINUTE - 1))),
+        ("due>5m or due:1m", Pushdown(due=TimeRange(lo_ms=NOW + MINUTE))),
+        ("failed:2026-11-18", Pushdown(failed=TimeRange(lo_ms=NOW - 12 * HOUR, hi_ms=NOW + 12 * HOUR - 1))),
+        ("failed:2026-11-18,2026-11-16", Pushdown(failed=TimeRange(lo_ms=NOW - 60 * HOUR, hi_ms=NOW + 12 * HOUR - 1))),
+        ("enqueued<=now-1h", Pushdown(enqueued=TimeRange(hi_ms=NOW - HOUR))),
         ("enqueued:*", Pushdown()),
     ],
 )

@@ -8,24 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck import InvalidFilter
-from qdeck._filter import FIELDS, STATES, Kind, Range
+from qdeck._filter import FIELDS, STATES, FieldKind, TimeRange
 from qdeck._filter.nodes import (
     ANYTHING,
     DAY_MS,
     UNIT_MS,
     Age,
     And,
+    Comparison,
     Everything,
     FromNow,
     Instant,
     Node,
     Not,
     Number,
-    Op,
     Or,
-    Pattern,
     Term,
     Value,
+    WildcardPattern,
     Words,
     all_of,
     any_of,
@@ -38,7 +38,7 @@ literals = st.text(max_size=4) | st.sampled_from(
     ["or", "and", "-a", "a*", 'a"', "a\\", "Timeout", "é", "a b", "x,y", "("]
 )
 patterns = st.lists(literals, min_size=1, max_size=3).map(
-    lambda parts: Pattern((*parts[:1], *(part for part in parts[1:-1] if part), *parts[1:][-1:]))
+    lambda parts: WildcardPattern((*parts[:1], *(part for part in parts[1:-1] if part), *parts[1:][-1:]))
 )
 phrases = patterns.filter(lambda pattern: pattern.exact != "" and not pattern.is_any)
 integers = st.integers(-(10**9), 10**9)
@@ -51,7 +51,7 @@ instants = st.builds(
     lambda ms, step: Instant(ms // step * step, step), st.integers(-62_135_596_800_000, 253_402_300_799_999), steps
 )
 moments = st.builds(FromNow, st.integers(1, 10**6) | st.integers(-(10**6), -1), st.sampled_from(sorted(UNIT_MS)))
-EQUAL, ORDER = [Op.IS, Op.NOT], [Op.GT, Op.GE, Op.LT, Op.LE]
+EQUAL, ORDER = [Comparison.IS, Comparison.NOT], [Comparison.GT, Comparison.GE, Comparison.LT, Comparison.LE]
 
 
 def terms_of(
@@ -68,17 +68,19 @@ def terms_of(
 def terms(name: str) -> st.SearchStrategy[Term]:
     any_value = st.just(ANYTHING)
     match FIELDS[name].kind:
-        case Kind.TEXT | Kind.TAGS:
+        case FieldKind.TEXT | FieldKind.TAGS:
             return terms_of(name, patterns, None)
-        case Kind.STATE:
-            return terms_of(name, st.sampled_from(STATES).map(lambda state: Pattern((state,))) | any_value, None)
-        case Kind.NUMBER:
+        case FieldKind.STATE:
+            return terms_of(
+                name, st.sampled_from(STATES).map(lambda state: WildcardPattern((state,))) | any_value, None
+            )
+        case FieldKind.NUMBER:
             return terms_of(name, numbers | any_value, numbers)
-        case Kind.AGE:
+        case FieldKind.AGE:
             return terms_of(name, ages | any_value, ages)
-        case Kind.TIME:
+        case FieldKind.TIME:
             return terms_of(name, ages | instants | any_value, ages | instants | moments | st.just(FromNow(0, "s")))
-        case Kind.PAYLOAD:
+        case FieldKind.PAYLOAD:
             return terms_of(name, patterns, numbers | instants)
 
 
@@ -146,36 +148,36 @@ def plain(node: Node, job: Job) -> bool:
             return glob(node.pattern, job.text().casefold(), fold=True) is not None
         case Term():
             equal = any(plain_value(node, value, job) for value in node.values)
-            return not equal if node.op is Op.NOT else equal
+            return not equal if node.op is Comparison.NOT else equal
 
 
-def glob(pattern: Pattern, text: str, *, fold: bool = False) -> re.Match[str] | None:
+def glob(pattern: WildcardPattern, text: str, *, fold: bool = False) -> re.Match[str] | None:
     parts = [part.casefold() if fold else part for part in pattern.parts]
     regex = re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
     return regex.search(text) if fold else regex.fullmatch(text)
 
 
-def plain_text(pattern: Pattern, text: str) -> bool:
+def plain_text(pattern: WildcardPattern, text: str) -> bool:
     return text != "" if pattern.is_any else glob(pattern, text) is not None
 
 
 def plain_value(term: Term, value: Value, job: Job) -> bool:
     match FIELDS[term.field].kind:
-        case Kind.TEXT | Kind.STATE:
-            assert isinstance(value, Pattern)
+        case FieldKind.TEXT | FieldKind.STATE:
+            assert isinstance(value, WildcardPattern)
             return plain_text(value, getattr(job, term.field) or "")
-        case Kind.TAGS:
-            assert isinstance(value, Pattern)
+        case FieldKind.TAGS:
+            assert isinstance(value, WildcardPattern)
             return any(plain_text(value, tag) for tag in job.tags or ("",))
-        case Kind.NUMBER:
+        case FieldKind.NUMBER:
             have = getattr(job, term.field)
-            if isinstance(value, Pattern) or have is None:
+            if isinstance(value, WildcardPattern) or have is None:
                 return have is not None
             assert isinstance(value, Number)
             return compared(have, term.op, value.value, 0)
-        case Kind.AGE | Kind.TIME:
+        case FieldKind.AGE | FieldKind.TIME:
             have = job.since_ms if term.field == "age" else getattr(job, f"{term.field}_ms")
-            if isinstance(value, Pattern) or have is None:
+            if isinstance(value, WildcardPattern) or have is None:
                 return have is not None
             if isinstance(value, Age):
                 length = have - NOW if term.field == "due" else NOW - have
@@ -184,22 +186,22 @@ def plain_value(term: Term, value: Value, job: Job) -> bool:
                 return compared(have - NOW, term.op, value.ms, 0)
             assert isinstance(value, Instant)
             return compared(have, term.op, value.ms, value.step_ms)
-        case Kind.PAYLOAD:
-            assert isinstance(value, Pattern)
+        case FieldKind.PAYLOAD:
+            assert isinstance(value, WildcardPattern)
             assert isinstance(job.data, dict)
             have = job.data.get(term.path[0])
             return isinstance(have, str) and (value.is_any or glob(value, have) is not None)
 
 
-def compared(have: float, op: Op, want: float, step: int) -> bool:
+def compared(have: float, op: Comparison, want: float, step: int) -> bool:
     match op:
-        case Op.GT:
+        case Comparison.GT:
             return have > want
-        case Op.GE:
+        case Comparison.GE:
             return have >= want
-        case Op.LT:
+        case Comparison.LT:
             return have < want
-        case Op.LE:
+        case Comparison.LE:
             return have <= want
         case _:
             return want <= have < want + step if step else have == want
@@ -207,13 +209,15 @@ def compared(have: float, op: Op, want: float, step: int) -> bool:
 
 few_texts = st.text("aB", max_size=3)
 few_patterns = st.lists(few_texts, min_size=1, max_size=3).map(
-    lambda parts: Pattern((*parts[:1], *(part for part in parts[1:-1] if part), *parts[1:][-1:]))
+    lambda parts: WildcardPattern((*parts[:1], *(part for part in parts[1:-1] if part), *parts[1:][-1:]))
 )
 few_phrases = few_patterns.filter(lambda pattern: pattern.exact != "" and not pattern.is_any)
 few_numbers = st.builds(Number, st.integers(0, 3) | st.just(1.5))
 few_ages = st.builds(Age, st.integers(0, 3), st.sampled_from(["m", "h"]))
 few_times = st.builds(lambda at: Instant(NOW + at * HOUR, HOUR), st.integers(-3, 3))
-few_states = st.sampled_from([Pattern((state,)) for state in STATES[:3]] + [Pattern(("de", "")), ANYTHING])
+few_states = st.sampled_from(
+    [WildcardPattern((state,)) for state in STATES[:3]] + [WildcardPattern(("de", "")), ANYTHING]
+)
 few_ms = st.none() | st.integers(-4, 4).map(lambda count: NOW + count * HOUR) | st.integers(NOW - 9, NOW + 9)
 star = st.just(ANYTHING)
 
@@ -262,7 +266,7 @@ def test_pushdown_leaves_no_match_out(tree: Node, job: Job) -> None:
     assert all(allowed is None or value in allowed for allowed, value in sets)
     for name in ("since", "due", "failed", "enqueued"):
         span, ms = getattr(found, name), getattr(job, f"{name}_ms")
-        assert span == Range() or ms is not None
+        assert span == TimeRange() or ms is not None
         assert span.lo_ms is None or ms >= span.lo_ms
         assert span.hi_ms is None or ms <= span.hi_ms
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from qdeck._settings import read_text
-from qdeck._settings.places import Same, compare
+from qdeck._settings.url_comparison import SameServer, compare
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NO, YES, UNKNOWN = Same.NO, Same.YES, Same.UNKNOWN
+NO, YES, UNKNOWN = SameServer.NO, SameServer.YES, SameServer.UNKNOWN
 
 PRODUCTION = """
 [contexts.shop]
@@ -131,7 +131,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("redis://h", "redis://[${NOT_SET}]", UNKNOWN),
     ],
 )
-def test_same(one: str, other: str, same: Same) -> None:
+def test_same(one: str, other: str, same: SameServer) -> None:
     assert compare(one, [other]) == compare(other, [one]) == [same] or "${" in other
     assert compare(one, [other]) == [same]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck import InvalidOption
-from qdeck._settings import Agent, DeadLetters, Health, Purge, read_text
+from qdeck._settings import AgentSettings, DeadLetters, Health, Purge, read_text
 from qdeck._settings.configuration import expand
 from qdeck.admin import Settings, Thresholds, load_configuration
 from support.commands import write_trusted
@@ -252,7 +252,12 @@ def test_the_example_shows_every_setting_with_its_default(monkeypatch: pytest.Mo
     file = Path(__file__).parents[3] / "qdeck.example.toml"
     text = file.read_text()
     found = read_text(text).settings
-    assert (found.purge, found.health, found.dead_letters, found.agent) == (Purge(), Health(), DeadLetters(), Agent())
+    assert (found.purge, found.health, found.dead_letters, found.agent) == (
+        Purge(),
+        Health(),
+        DeadLetters(),
+        AgentSettings(),
+    )
     for kind in (Purge, Health, DeadLetters, Thresholds):
         assert [name for name in kind.__struct_fields__ if name not in text] == []
     monkeypatch.setenv("SHOP_REDIS_PASSWORD", "x")

@@ -221,7 +221,7 @@ def test_retries_backoff_retry_and_reject(app: qdeck.App, raw: redis.Redis, star
 
 
 def test_the_longest_delay_is_the_longest(app: qdeck.App) -> None:
-    from qdeck._options import retry_delay_ms
+    from qdeck._task_options import retry_delay_ms
 
     assert retry_delay_ms("E 1000 60000", 40, 1.0) <= 60_000
     assert retry_delay_ms("E 1000 60000", 1, 0.0) == 750

@@ -14,8 +14,8 @@ from core.compat import site_tasks
 from core.compat.site_tasks import CALLS, Breaks, CloneFile, FetchFeeds, ImportGames, Later, MarkBroken, RecodeGame
 from qdeck import Task
 from qdeck._engine import codec
-from qdeck._options import Options
 from qdeck._schedules import store
+from qdeck._task_options import Options
 from qdeck.admin import Writer
 from qdeck.compat import ifdb
 from qdeck.compat.ifdb import Enqueue, EnqueueOrGet, TaskQueue, task_queue

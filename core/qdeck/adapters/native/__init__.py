@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import State
-from qdeck._lazy import attach
+from qdeck._lazy_imports import attach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a handler can know about the job it runs, and what a failure handler gets."""
+"""The context of a running job for its handler, and the failure that a failure handler receives."""
 
 from __future__ import annotations
 

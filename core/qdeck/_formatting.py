@@ -1,4 +1,4 @@
-"""Words that every part of the core uses."""
+"""Numbers of things and times as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """A number of things in words: `1 queue`, `1,200 queues`; `many` where it is not `one` and an s."""
+    """Return a number of things in words: `1 queue`, `1,200 queues`; `many` where it is not `one` and an s."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 

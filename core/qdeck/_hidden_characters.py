@@ -1,4 +1,4 @@
-"""Characters that a terminal obeys, that hide text or that turn it around: written out wherever text is shown."""
+"""Characters that a terminal obeys, that hide text or that turn it around: escaped wherever text is shown."""
 
 from __future__ import annotations
 

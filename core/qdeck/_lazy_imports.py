@@ -1,4 +1,4 @@
-"""Names that are imported when they are first asked for: a command takes what it needs, and starts the sooner."""
+"""Lazy imports: a module's names are imported when first used, so that a command loads only what it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that run modules of ours in another process."""
+"""Commands that run modules of qdeck in another process."""
 
 from __future__ import annotations
 

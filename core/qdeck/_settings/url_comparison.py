@@ -1,4 +1,4 @@
-"""Compares URLs by where they lead: the resolved address, the port and the database, or the file of a socket.
+"""Compares URLs by the server they name: the resolved address, the port and the database, or the file of a socket.
 
 Who logs in there, and how, does not matter. Names are resolved only when nothing cheaper decides.
 """
@@ -29,8 +29,8 @@ _UNKNOWN: Final = "unknown.invalid"  # in place of a variable that is not set
 _Pair = tuple[str, str]
 
 
-class Same(Enum):
-    """Whether two URLs lead to the same data."""
+class SameServer(Enum):
+    """Whether two URLs name the same data."""
 
     YES = "yes"
     NO = "no"
@@ -47,27 +47,27 @@ class _Place:
     is_open: bool = False  # a variable that is not set says where it is
 
 
-def compare(url: str, others: Sequence[str], *, resolve_others: bool = True) -> list[Same]:
-    """Return for each of the others whether it leads to the server and database of the URL.
+def compare(url: str, others: Sequence[str], *, resolve_others: bool = True) -> list[SameServer]:
+    """Return for each of the others whether it names the server and database of the URL.
 
     With several hosts, one in common is enough. All names are resolved at once, in `RESOLVE_S` together; without
     `resolve_others` only the names of the URL.
     """
     place = _read(url)
     if place is None:
-        return [Same.NO] * len(others)  # no connection can be made to it
+        return [SameServer.NO] * len(others)  # no connection can be made to it
     places = [_read(other) for other in others]
     pairs = [frozenset[_Pair]() if found is None else _pairs(place, found) for found in places]
     names = {name for of_both in pairs for pair in of_both for name in pair}
     known = _resolve(names, names if resolve_others else {name for name, _ in place.hosts})
     return [
-        Same.UNKNOWN if found is None else _judge(place, found, of_both, known)
+        SameServer.UNKNOWN if found is None else _judge(place, found, of_both, known)
         for found, of_both in zip(places, pairs, strict=True)
     ]
 
 
 def host_of(url: str) -> str:
-    """The hosts that a URL names and that have to be resolved, in words; empty where there are none."""
+    """Return the hosts of a URL that have to be resolved, in words; empty without one."""
     place = _read(url)
     return ", ".join(sorted(name for name, _ in place.hosts if not _is_address(name))) if place is not None else ""
 
@@ -80,22 +80,22 @@ def _pairs(one: _Place, other: _Place) -> frozenset[_Pair]:
 
 
 def _may_be_one(one: _Place, other: _Place) -> bool:
-    """Whether database and kind agree. Sentinels keep no queues themselves: only those of one service lead to one."""
+    """Return whether database and kind agree. Sentinels keep no queues themselves: only those of one service match."""
     if one.db != other.db or (one.kind == "unix") != (other.kind == "unix"):
         return False
     return "sentinel" not in (one.kind, other.kind) or (one.kind, one.rest) == (other.kind, other.rest)
 
 
-def _judge(one: _Place, other: _Place, pairs: frozenset[_Pair], known: dict[str, frozenset[str]]) -> Same:
+def _judge(one: _Place, other: _Place, pairs: frozenset[_Pair], known: dict[str, frozenset[str]]) -> SameServer:
     if one.is_open or other.is_open:
-        return Same.UNKNOWN
+        return SameServer.UNKNOWN
     if not _may_be_one(one, other):
-        return Same.NO
+        return SameServer.NO
     if one.kind == "unix":
-        return Same.YES if _is_one_file(one.rest, other.rest) else Same.NO
+        return SameServer.YES if _is_one_file(one.rest, other.rest) else SameServer.NO
     if one.hosts & other.hosts or any(known[name] & known[at] for name, at in pairs):
-        return Same.YES
-    return Same.UNKNOWN if any(not (known[name] and known[at]) for name, at in pairs) else Same.NO
+        return SameServer.YES
+    return SameServer.UNKNOWN if any(not (known[name] and known[at]) for name, at in pairs) else SameServer.NO
 
 
 def _resolve(names: set[str], wanted: set[str]) -> dict[str, frozenset[str]]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck import InvalidName, InvalidOption, QdeckError, QueueName
-from qdeck._names import KNOWN_ENVIRONMENTS, MAX_LENGTH
+from qdeck._queue_names import KNOWN_ENVIRONMENTS, MAX_LENGTH
 from qdeck.admin import QueueType
 
 

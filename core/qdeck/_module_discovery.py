@@ -1,4 +1,4 @@
-"""Finds and imports the modules of an application; an import that fails is reported with file, line and traceback."""
+"""Imports the modules of an application; an import that fails is reported with file, line and traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of tasks and of single calls: one place that checks them and turns them into what the engine writes."""
+"""Options of tasks and of single calls: one place that checks them and converts them for the engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from qdeck._engine.codec import MAX_PRIORITY, UnreadableRecord, read_whole
 from qdeck._errors import InvalidOption
-from qdeck._names import QueueName
+from qdeck._queue_names import QueueName
 
 MAX_TAGS: Final = 50
 RETRIES: Final = 3
