@@ -148,8 +148,6 @@ def test_many_queues_cost_few_round_trips(make_server: Callable[..., Server]) ->
     with Writer(server.url) as deck, server.client() as raw:
         rows = deck.snapshot(visible=()).queues
         before = raw.info("stats")["total_commands_processed"]
-        began = time.monotonic()
         assert client.run(queue_maintenance.find_work(rows, now_ms(), trims=True)) == []
-        assert time.monotonic() - began < 5
         assert raw.info("stats")["total_commands_processed"] - before < 4 * 500 + 20
     client.close()

@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import logging
 import threading
-import time
 from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,9 +180,7 @@ def test_a_job_that_cancels_itself_fails_and_its_slot_survives(app: qdeck.App, s
             with pytest.raises(qdeck.JobFailed, match="CancelledError: the handler was cancelled, and not by"):
                 suicidal.enqueue(how).result(10)
     assert [after.enqueue().result(10) for _ in range(4)] == [True] * 4
-    began = time.monotonic()
     beside.end()
-    assert time.monotonic() - began < 5
     assert beside.error is None
 
 

