@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -179,8 +179,24 @@ def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list
     return [None if value is None else bool(value) for value in found]
 
 
+class UndoPart(NamedTuple):
+    """Changes that are undone in one round trip: the key that keeps them, and the place and the cells of each."""
+
+    key: bytes
+    kept: list[tuple[int, bytes]]
+
+
 def undo(adapter: str, batch: str) -> Program[list[ChangeResult]]:
-    """Undo a batch, the last change first; what has changed since is left as it is.
+    """Undo a batch, the last change first; what has changed since is left as it is."""
+    parts, lost = yield from undo_parts(adapter, batch)
+    found: list[ChangeResult] = []
+    for part in parts:
+        found += yield from undo_part(part)
+    return [*found, *([ChangeResult(id="", done=False, code=SkipCode.UNDO_NOT_KEPT, data=str(lost))] if lost else [])]
+
+
+def undo_parts(adapter: str, batch: str) -> Program[tuple[list[UndoPart], int]]:
+    """Return what is undone one after the other, and of how many changes nothing is kept; the last change goes first.
 
     Those that add entries to streams again go last, in the order of these: a stream is only added to at its end.
     """
@@ -190,27 +206,26 @@ def undo(adapter: str, batch: str) -> Program[list[ChangeResult]]:
         key = undo_key(adapter, batch, tag)
         values = yield from reads.scan_hash(key)
         kept |= {int(place): (key, value) for place, value in values.items() if place.isdigit()}
-    numbers = sorted(kept, reverse=True)
+    numbers = sorted((number for number, (_, value) in kept.items() if value), reverse=True)
     added = {number: ident for number in numbers if (ident := _added(_read(kept[number][1])[1]))}
     numbers = [*(number for number in numbers if number not in added), *sorted(added, key=added.__getitem__)]
-    found: list[ChangeResult] = []
+    parts: list[UndoPart] = []
     for key, group in groupby(numbers, key=lambda number: kept[number][0]):
-        some = list(group)
-        for start in range(0, len(some), CHUNK):
-            read = [(number, *_read(kept[number][1])) for number in some[start : start + CHUNK]]
-            there = [(number, name, cells) for number, name, cells in read if cells]
-            calls = [_call(key, ("undo", number, 0, 0, b""), cells) for number, _, cells in there]
-            replies = yield from scripts.run_each(_script(), calls, key)
-            found += [_outcome(name, cells, reply) for (_, name, cells), reply in zip(there, replies, strict=True)]
-    if lost := sum(not value for _, value in kept.values()):
-        found.append(ChangeResult(id="", done=False, code=SkipCode.UNDO_NOT_KEPT, data=str(lost)))
-    return found
+        some = [(number, kept[number][1]) for number in group]
+        parts += [UndoPart(key, some[start : start + CHUNK]) for start in range(0, len(some), CHUNK)]
+    return parts, len(kept) - len(numbers)
+
+
+def undo_part(part: UndoPart) -> Program[list[ChangeResult]]:
+    """Undo some changes in one round trip."""
+    read = [(number, *_read(value)) for number, value in part.kept]
+    calls = [_call(part.key, ("undo", number, 0, 0, b""), cells) for number, _, cells in read]
+    replies = yield from scripts.run_each(_script(), calls, part.key)
+    return [_outcome(name, cells, reply) for (_, name, cells), reply in zip(read, replies, strict=True)]
 
 
 def _read(kept: bytes) -> tuple[str, list[Cell]]:
     """What undoes a change: the id of its entry and cells."""
-    if not kept:
-        return "", []
     name, *values = unpacked(kept)
     cells = []
     for at in range(0, len(values), _WIDTH):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from qdeck._deck.reasons import skips_of
+from qdeck._deck.reasons import SkipCode, skips_of
 from qdeck.adapters import changes
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.reasons import Skip
     from qdeck._redis.commands import Program
+    from qdeck.adapters.changes import UndoPart
 
 
 class Undoer(ABC):
@@ -40,13 +41,21 @@ class CellUndoer(Undoer):
     def __init__(self, adapter: str, batch: str) -> None:
         super().__init__()
         self._adapter, self._batch = adapter, batch
+        self._parts: list[UndoPart] = []
 
     def steps(self) -> Iterator[Program[None]]:
-        """Yield one step."""
-        yield self._undo()
+        """Yield a step for as many changes as are undone in one round trip."""
+        yield self._gather()
+        for part in self._parts:
+            yield self._undo(part)
 
-    def _undo(self) -> Program[None]:
-        results = yield from changes.undo(self._adapter, self._batch)
+    def _gather(self) -> Program[None]:
+        self._parts, lost = yield from changes.undo_parts(self._adapter, self._batch)
+        if lost:
+            self.skipped += skips_of("", [("", SkipCode.UNDO_NOT_KEPT, str(lost))], self._adapter)
+
+    def _undo(self, part: UndoPart) -> Program[None]:
+        results = yield from changes.undo_part(part)
         self.restored += sum(result.done for result in results)
         missed = [(result.id, result.code, result.data) for result in results if result.code is not None]
         self.skipped += skips_of("", missed, self._adapter)

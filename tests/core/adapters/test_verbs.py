@@ -205,3 +205,15 @@ def test_an_entry_far_behind_is_not_said_to_be_missing(url: str, raw: redis.Redi
         with pytest.raises(UnknownJob, match="not among the first 10 entries"):
             deck.run(first(adapter, "shop:sub:actions", (State.READY,), lambda e: e.id == "none", most=10))
         assert deck.run(first(adapter, "shop:sub:actions", (State.READY,), lambda e: e.id == "none", most=900)) is None
+
+
+def test_an_undo_that_ends_half_way_says_what_it_restored_and_goes_on(deck: Writer, raw: redis.Redis) -> None:
+    name = "a:b:free:1"
+    raw.rpush(name, *(f"entry {number}" for number in range(120)))
+    before, told = raw.lrange(name, 0, -1), list[int]()
+    result = deck.apply(deck.plan("discard", "a:b:free:*"))
+    assert (result.applied, raw.exists(name)) == (120, 0)
+    half = deck.undo(result.batch, progress=told.append, cancelled=lambda: told[-1:] > [0])
+    assert 0 < half.restored == raw.llen(name) < 120
+    assert half.restored + deck.undo(result.batch).restored == 120
+    assert raw.lrange(name, 0, -1) == before
