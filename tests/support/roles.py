@@ -17,11 +17,17 @@ class Roles:
     def __init__(self, url: str, raw: redis.Redis) -> None:
         self.url, self.raw = url, raw
 
-    def make(self, role: str, **options: Any) -> str:
-        """Return the url of a user with the published line of a role; what was refused before is forgotten."""
+    def make(self, role: str, *, prefix: str = "", **options: Any) -> str:
+        """Return the url of a user with the published line of a role; what was refused before is forgotten.
+
+        The prefix is written into the patterns as docs/rights.md says.
+        """
+        line = rights.line(role, **options)
+        if prefix:
+            line = line.replace("~{*}", f"~{{{prefix}:*}}").replace("~*:", f"~{prefix}:*:")
         user = f"qdeck-{role}"
         self.raw.execute_command("ACL", "DELUSER", user)
-        self.raw.execute_command(*shlex.split(rights.line(role, **options)), ">pw")
+        self.raw.execute_command(*shlex.split(line), ">pw")
         self.raw.execute_command("ACL", "LOG", "RESET")
         return self.url.replace("redis://", f"redis://{user}:pw@")
 

@@ -52,6 +52,7 @@ COARSE: Final = Tier("m", 60_000, 21_600_000, 86_400_000)
 MOST_CHUNKS: Final = 200  # of a few KB each, in one round trip
 LONGEST_MS: Final = 31 * 86_400_000
 _FIELDS: Final = 6
+_LEAST_MS: Final = 4_000  # between a sample and now: rates over less jump
 _WIDEST: Final = 63  # bits of a number; more are none of ours
 
 
@@ -180,7 +181,7 @@ def _filled(samples: Sequence[Sample], tier: Tier) -> Iterable[Sample]:
         before = sample
 
 
-def read_flow(names: Sequence[str], now: int, *, least_ms: int = 4_000) -> Program[tuple[int, dict[str, Flow]] | None]:
+def read_flow(names: Sequence[str], now: int) -> Program[tuple[int, dict[str, Flow]] | None]:
     """Return the flow of each queue until some seconds ago, for the first refresh of a reader.
 
     None without a sample of the last minute, or without the right to read it.
@@ -198,7 +199,7 @@ def read_flow(names: Sequence[str], now: int, *, least_ms: int = 4_000) -> Progr
         for name, raw in zip(part, replies, strict=True):
             for moment, flow in read_latest(raw):
                 moments.setdefault(moment, {})[name] = flow
-    old = [moment for moment in moments if least_ms <= now - moment < 60_000]
+    old = [moment for moment in moments if _LEAST_MS <= now - moment < 60_000]
     return (max(old), moments[max(old)]) if old else None
 
 

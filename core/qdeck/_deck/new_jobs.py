@@ -43,7 +43,6 @@ def new_job(
     at: datetime | float | None = None,
     after: Iterable[str] = (),
     tags: Iterable[str] = (),
-    run_anyway: bool = False,
 ) -> NewJob:
     """Return a job as the engine takes it; raise before anything is sent for invalid values."""
     if delay is not None and at is not None:
@@ -64,7 +63,6 @@ def new_job(
         name=None if name is None else read_job_name(name),
         unique=unique,
         tags=read_tags(list(tags)),
-        run_anyway=run_anyway,
     )
     return NewJob(
         id=job_id,

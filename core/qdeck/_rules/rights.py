@@ -28,25 +28,16 @@ _COMMANDS: Final = {
 _MESSAGES: Final = ("task_queues:*", "*:actions", "*:actions:*", "*:responses*", "*:callbacks*", "*:notifications*")
 
 
-def line(role: str, adapters: Sequence[str] = ADAPTERS, user: str | None = None, prefix: str = "") -> str:
-    """The command that gives a user what a role takes; queues of others than `prefix` stay closed to it."""
+def line(role: str, adapters: Sequence[str] = ADAPTERS, user: str | None = None) -> str:
+    """The command that gives a user what a role takes."""
     read = "%R" if role == "viewer" else ""
-    keys = [f"{read}~{pattern}" for pattern in patterns(role, adapters, prefix)]
+    keys = [f"{read}~{pattern}" for pattern in patterns(role, adapters)]
     rules = f"{_CONNECT} {_COMMANDS[role]}"
     return f"ACL SETUSER {user or f'qdeck-{role}'} on resetkeys {' '.join(keys)} resetchannels -@all {rules}"
 
 
-def patterns(role: str, adapters: Sequence[str] = ADAPTERS, prefix: str = "") -> list[str]:
+def patterns(role: str, adapters: Sequence[str] = ADAPTERS) -> list[str]:
     """The patterns of the keys that a role works on."""
     names = [*(name for name in ADAPTERS if name in adapters), *adapters]
     made = make_all([NATIVE] if role in ("worker", "producer") else dict.fromkeys(names))
-    found = [*_OWN, *(key for adapter in made for key in adapter.acl_keys), *_MESSAGES]
-    if prefix:
-        found = [_within(pattern, prefix) for pattern in found]
-    return list(dict.fromkeys(found))
-
-
-def _within(pattern: str, prefix: str) -> str:
-    if pattern.startswith("{*}"):
-        return f"{{{prefix}:{pattern[1:]}"
-    return f"{prefix}:{pattern}" if pattern.startswith("*") else pattern
+    return list(dict.fromkeys([*_OWN, *(key for adapter in made for key in adapter.acl_keys), *_MESSAGES]))
