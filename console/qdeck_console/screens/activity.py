@@ -222,7 +222,7 @@ class ActivityScreen(ReadingLog, ListScreen[Activity, Log]):
 
     def total(self, rows: Sequence[Activity]) -> str:
         """Return how many there are."""
-        return super().total(rows) if rows or self.filter_text else "nothing was done yet"
+        return self.count_of(rows) if rows or self.filter_text else "nothing was done yet"
 
     def side(self, row: Activity, cells: int, height: int) -> Sequence[Line]:
         """Return all about the operation under the cursor."""

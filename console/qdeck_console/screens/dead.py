@@ -121,15 +121,15 @@ class DeadScreen(JobListScreen[DeadInSight]):
     @property
     def unfinished(self) -> bool:
         """Whether groups or entries have not all been seen yet."""
-        return (self.picture.snapshot is not None and not self.whole.triaged.exact) or super().unfinished
+        return (self.picture.snapshot is not None and not self.whole.triaged.exact) or self.search is not None
 
     async def work_on(self) -> None:
         """Goes on with the groups first."""
         snapshot = self.picture.snapshot
         if snapshot is not None and not self.whole.triaged.exact:
             await self.triage().go_on(snapshot)
-        else:
-            await super().work_on()
+        elif self.search is not None:
+            await self.search.go_on()
 
     def merged(self, listed: JobsInSight) -> DeadInSight:
         """What was read of the entries, with the groups as they were."""
@@ -196,7 +196,7 @@ class DeadScreen(JobListScreen[DeadInSight]):
             self._begin()
             return
         self._compare()
-        super().draw(fresh=fresh)
+        self.draw_list(fresh=fresh)
         self._draw_head()
 
     def _leave_gone(self, view: LineList) -> None:
@@ -321,18 +321,18 @@ class DeadScreen(JobListScreen[DeadInSight]):
     def marks_words(self) -> list[Piece]:
         """How many entries are marked; that the groups have the keys is no mark."""
         marked = self.group_view.all_marked or self.view.all_marked or self.view.marks
-        return super().marks_words() if marked else []
+        return self.marked_words() if marked else []
 
     def acted(self) -> None:
         """Marks were for what was done."""
         self._has_acted = True
         if self.is_mounted:
             self.group_view.clear_marks()
-        super().acted()
+            self.view.clear_marks()
 
     def why_no_targets(self) -> str:
         """Return why nothing can be done to the targets."""
-        return super().why_no_targets() if self.group is not None else _NONE
+        return self.why_range_lacks() if self.group is not None else _NONE
 
     def _why_not_group(self) -> str:
         return "" if self.group is not None else _NONE
@@ -345,7 +345,7 @@ class DeadScreen(JobListScreen[DeadInSight]):
 
     def why_not_mark(self) -> str:
         """Return why the entry under the cursor cannot be marked."""
-        return "enter goes to its entries" if self.in_groups else super().why_not_mark()
+        return "enter goes to its entries" if self.in_groups else self.why_no_row()
 
     def why_not_write(self) -> str:
         """Return why nothing can be written to a file."""
@@ -404,7 +404,8 @@ class DeadScreen(JobListScreen[DeadInSight]):
         else:
             self.console.now_on_screen(self)
 
-    def _refilter(self) -> None:
+    def filter_changed(self) -> None:
+        """Show what matches the filter."""
         self.group_view.forget()
         self._last, self._touched = DeadInSight(), False
         self._begin()
@@ -424,13 +425,13 @@ class DeadScreen(JobListScreen[DeadInSight]):
             if event.key != self._begun:
                 self._begin()
             return
-        super().moved(event)
+        self.entry_moved()
         self.query_one("#head", Lines).refresh_lines()
 
     def open(self) -> None:
         """From a group to its entries, from an entry to its page."""
         if not self.in_groups:
-            super().open()
+            self.open_job()
         elif self.group is not None:
             self.to_other_pane()
 

@@ -238,10 +238,15 @@ class FrameScreen(Screen[None]):
         """The actions that the footer begins with, where it is not the order of the table."""
         return ()
 
+    @property
+    def only(self) -> tuple[str, ...]:
+        """The only actions that the footer has now; empty for all."""
+        return ()
+
     def is_offered(self, action: Action) -> bool:
         """Whether the footer has this action at all: going back only where there is something to go back from."""
         handler = self.HANDLERS.get(action.id)
-        return handler is None or handler.offered(self)
+        return action.id in self.only if self.only else handler is None or handler.offered(self)
 
     def note(self) -> list[Piece]:
         """The message for the footer."""
@@ -365,9 +370,10 @@ class FrameScreen(Screen[None]):
             self.wrong = None
             self._draw_wrong("")
             self.main_list.focus()
-        self._refilter()
+        self.filter_changed()
 
-    def _refilter(self) -> None:
+    def filter_changed(self) -> None:
+        """Show what matches the filter."""
         self.redraw()
         self.query_one("#list", LineList).settle()
 
@@ -389,7 +395,7 @@ class FrameScreen(Screen[None]):
         self._draw_wrong(text)
         if self.wrong is None:
             self.filter_text = text
-            self._refilter()
+            self.filter_changed()
 
     def _draw_wrong(self, text: str) -> None:
         wrong, panel = self.wrong, self.query_one("#wrong", Lines)

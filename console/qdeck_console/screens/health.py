@@ -86,7 +86,7 @@ class HealthScreen(ListScreen[Row, ServerHealth]):
         """Draw the checks, the verdict above them and the server beside them."""
         snapshot = self.picture.snapshot
         self._rows = self._judged(snapshot) if snapshot else ()
-        super().draw(fresh=fresh)
+        self.draw_list()
         self._draw_summary(snapshot)
 
     def beside(self, cells: int, height: int) -> Sequence[Line]:

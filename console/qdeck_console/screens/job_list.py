@@ -142,6 +142,10 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
         return Window(part.reach, part.first, [Item(row.key, 1, row, isinstance(row, JobRecord)) for row in part.rows])
 
     def draw(self, *, fresh: bool) -> None:
+        """Draw what is on the screen."""
+        self.draw_list(fresh=fresh)
+
+    def draw_list(self, *, fresh: bool) -> None:
         """Draw list, total and side pane; what came into sight meanwhile is asked for."""
         items = self.items()
         has_rows = len(items) > 0
@@ -173,16 +177,20 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
             self.run_worker(self._work_on(), group="search", exit_on_error=False)
 
     @property
-    def unfinished(self) -> bool:
-        """Whether what is shown is a search that has not seen everything yet."""
+    def search(self) -> Search | None:
+        """The search that the list comes from, while it has not seen everything yet."""
         source = self.source()
-        return isinstance(source, Search) and source.unfinished
+        return source if isinstance(source, Search) and source.unfinished else None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is more to search for what is shown."""
+        return self.search is not None
 
     async def work_on(self) -> None:
-        """Goes on with that for a moment."""
-        source = self.source()
-        if isinstance(source, Search):
-            await source.go_on()
+        """Search on for a moment."""
+        if self.search is not None:
+            await self.search.go_on()
 
     async def _work_on(self) -> None:
         """Goes on between two pictures, and leaves most of the time to others."""
@@ -245,7 +253,11 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
         self.moved(event)
 
     def moved(self, _event: LineList.Moved) -> None:
-        """The side pane and the footer follow the cursor; what they lack is read at once."""
+        """Draw what follows the cursor of a list."""
+        self.entry_moved()
+
+    def entry_moved(self) -> None:
+        """Draw the side pane and the footer for another entry; what they lack is read at once."""
         self.query_one("#total", Lines).refresh_lines()
         self._draw_side()
         self.draw_frame()
@@ -256,7 +268,7 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
         """Begin or end a range of marks; what was not read of it is read before it ends."""
         view, ends = self.view, self.view.ranged
         if ends is None or not view.range_lacks:
-            super().mark_range()
+            self.toggle_range()
             return
         count = ends[3] - ends[1] + 1
         if count > MOST_MARKED:
@@ -296,7 +308,11 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
         self.draw(fresh=False)
 
     def why_no_targets(self) -> str:
-        """Return why nothing can be done to the targets: of a range only a part is marked."""
+        """Return why nothing can be done to the targets."""
+        return self.why_range_lacks()
+
+    def why_range_lacks(self) -> str:
+        """Return what to do about a range of which only a part is marked."""
         return "v reads and ends the range first" if self.view.range_lacks else ""
 
     def why_not_write(self) -> str:

@@ -128,7 +128,7 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
             self._choose_any()
             return
         self.query_one("#heading", Lines).show(self._title, self.painter)
-        super().draw(fresh=fresh)
+        self.draw_list(fresh=fresh)
 
     def _title(self, cells: int, height: int) -> Sequence[Line]:
         if self.queue is None:
@@ -253,7 +253,8 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
             )  # fmt: skip
         await self.console.operator.act(request, self.acted)
 
-    def _refilter(self) -> None:
+    def filter_changed(self) -> None:
+        """Show what matches the filter."""
         self.view.forget()
         self.console.now_on_screen(self)
 

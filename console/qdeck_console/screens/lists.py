@@ -128,6 +128,10 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
 
     def total(self, rows: Sequence[RowT]) -> str:
         """Return how much there is; `rows` are those that match."""
+        return self.count_of(rows)
+
+    def count_of(self, rows: Sequence[RowT]) -> str:
+        """Return how many rows match, or that none does."""
         noun = self.LIST.noun
         if rows:
             return counted(len(rows), noun)
@@ -164,6 +168,10 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         return [row for row in self.rows if wanted in self.LIST.search(row).casefold()]
 
     def draw(self, *, fresh: bool) -> None:
+        """Draw what is on the screen."""
+        self.draw_list()
+
+    def draw_list(self) -> None:
         """Draw the list, its total, and the row under the cursor."""
         rows = self.matching()
         listing = Listing(self.items(rows), self._item_lines)
@@ -187,7 +195,11 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         return nothing_lines(told, self.view.size.width, self.view.size.height) if told is not None else ()
 
     def items(self, rows: Sequence[RowT]) -> list[Item]:
-        """Return the rows in their groups as entries of the list."""
+        """Return the entries of the list."""
+        return self.items_of(rows)
+
+    def items_of(self, rows: Sequence[RowT]) -> list[Item]:
+        """Return rows in their groups as entries of a list."""
         items: list[Item] = []
         for group in self.groups(rows):
             if group.head is not None:

@@ -56,7 +56,11 @@ class MarkingScreen(JobActing):
             self.console.say(f"{words} dropped", "warn", "▲")
 
     def marks_words(self) -> list[Piece]:
-        """How many are marked, for the total."""
+        """Return how many are marked, for the total."""
+        return self.marked_words()
+
+    def marked_words(self) -> list[Piece]:
+        """Return how many entries are marked, in words."""
         view = self.view
         everything = self.everything()
         if everything is not None:
@@ -82,6 +86,10 @@ class MarkingScreen(JobActing):
 
     def mark_range(self) -> None:
         """Begin or end a range of marks."""
+        self.toggle_range()
+
+    def toggle_range(self) -> None:
+        """Begin a range of marks, or end it with what is marked."""
         self.view.toggle_range()
         self.draw(fresh=False)
 
@@ -92,12 +100,20 @@ class MarkingScreen(JobActing):
 
     def why_not_mark(self) -> str:
         """Return why the entry under the cursor cannot be marked."""
+        return self.why_no_row()
+
+    def why_no_row(self) -> str:
+        """Return that nothing is under the cursor, if so."""
         return "" if self.view.row is not None else "no job under the cursor"
 
     def _why_not_mark_all(self) -> str:
         return "" if self.has_jobs() else "there is none"
 
     def open(self) -> None:
+        """Open what is under the cursor."""
+        self.open_job()
+
+    def open_job(self) -> None:
         """Open the job under the cursor."""
         job = self.job_of(self.view.row)
         if job is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck.admin import PURGE_RULES, Takes
-from qdeck_console.actions import PURGE, Action, ActionHandler
+from qdeck_console.actions import PURGE, ActionHandler
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purge_apply
 from qdeck_console.presenters.purge import PlanRow, RuleRow
@@ -262,13 +262,14 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
 
     def note(self) -> list[Piece]:
         """The message for the footer; how far a dry run is stands above its plan already."""
-        said, work = super().note(), self.console.operator.work
+        said, work = self.console.note(), self.console.operator.work
         is_told = self.work.dry is not None and work is not None and not work.cancelled
         return [] if is_told and work is not None and said == [(work.words(), "accent")] else said
 
-    def is_offered(self, action: Action) -> bool:
+    @property
+    def only(self) -> tuple[str, ...]:
         """While a dry run goes on there is room for what can be done about it."""
-        return action.id in _DRY_RUN_KEYS if self.work.dry is not None else super().is_offered(action)
+        return _DRY_RUN_KEYS if self.work.dry is not None else ()
 
     # The actions.
 

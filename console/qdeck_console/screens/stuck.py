@@ -173,9 +173,11 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
             return
         self.tell_dropped(self.view.drop_marks(set(self.view.marks) - {stuck.key for stuck in found}))
 
-    def _refilter(self) -> None:
-        super()._refilter()
-        self.console.now_on_screen(self)  # of very many the ones that match are looked for
+    def filter_changed(self) -> None:
+        """Show what matches; of very many the ones that match are looked for."""
+        self.redraw()
+        self.view.settle()
+        self.console.now_on_screen(self)
 
     def has_jobs(self) -> bool:
         """Whether there is something to mark."""
@@ -198,7 +200,7 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
 
     def items(self, rows: Sequence[Stuck | Left]) -> list[Item]:
         """Return the jobs as entries, with the one under the cursor in its place when it left the list."""
-        items = super().items(rows)
+        items = self.items_of(rows)
         gone, place = (self.data or StuckJobs()).gone, self.view.place
         if gone is not None and self.view.cursor == gone.key and all(item.key != gone.key for item in items):
             items.insert(min(len(items), place or 0), Item(gone.key, 1, gone, False))

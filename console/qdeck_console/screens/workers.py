@@ -157,7 +157,7 @@ class WorkersScreen(ReadingWorkers, ListScreen[WorkerRow, Workers]):
     def total(self, rows: Sequence[WorkerRow]) -> str:
         """Return how many workers there are, of all."""
         if not rows:
-            return super().total(rows)
+            return self.count_of(rows)
         alive = [row for row in self.rows if row.alive]
         gone = f", {len(self.rows) - len(alive):,} gone" if len(alive) < len(self.rows) else ""
         running = sum(row.running or 0 for row in alive)
