@@ -36,6 +36,11 @@ def test_code_stands_for_what_code_is_called() -> None:
     assert found_in("a.md", "The worker asks.\nqdeck asks.\nAn operator asks.\n", asks) == [1, 2]
 
 
+def test_there_is_no_queue_is_plain() -> None:
+    [rule] = [rule for rule in phrases.read_rules()[0] if rule.write == "is not a"]
+    assert found_in("a.md", "There is no queue.\nIt is no longer there.\nIt is no queue.\n", rule) == [3]
+
+
 def test_a_sentence_can_be_allowed_in_a_file() -> None:
     allowed = [{"file": "docs/*", "line": "^> ", "reason": "a quotation"}]
     text = "> a sign of life\na sign of life\n"
