@@ -144,9 +144,8 @@ class _Measured:
             self.tasks[name] = TaskHealth(active=active, pending=pending)
         if adapter.counts_orphans and self.orphaned is not None:
             self.orphaned = None if health.orphaned is None else self.orphaned + health.orphaned
-        if health.own is not None:
-            facts = {"clones_per_min": health.clones_per_min, "orphaned": health.orphaned, "own": health.own or None}
-            self.adapters[adapter.name] = MappingProxyType(facts)
+        if health.facts is not None:
+            self.adapters[adapter.name] = health.facts
 
 
 def _measure(seen: Snapshot, adapters: Adapters, limits: Limits | None, notices: list[str]) -> Program[_Measured]:

@@ -9,8 +9,6 @@ from qdeck._deck.model import Status
 from qdeck._formatting import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from qdeck._deck.model import Check
     from qdeck._rules.health import HealthReport, ProcessingRates, QueueHealth
 
@@ -36,19 +34,9 @@ def document(report: HealthReport) -> dict[str, Any]:
             "orphaned_metadata_count": errors.orphaned,
         },
         "checks": [_check(check) for check in report.checks],
-        "adapters": {name: _adapter(facts) for name, facts in report.adapters.items()},
+        "adapters": {name: dict(facts) for name, facts in report.adapters.items()},
         "notices": list(report.notices),
     }
-
-
-def _adapter(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What another system adds: its own verdict, with its age."""
-    own = facts["own"]
-    said = None
-    if own is not None:
-        said = {"status": own["status"], "last_check": iso(own["last_check_ms"]), "age_s": own["age_s"]}
-        said |= {"written_by_qdeck": own["ours"], "metrics": own["metrics"]}
-    return {"clones_per_min": facts["clones_per_min"], "orphaned": facts["orphaned"], "own_health": said}
 
 
 def rates_document(rates: ProcessingRates) -> dict[str, float]:

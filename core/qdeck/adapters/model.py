@@ -211,14 +211,13 @@ class StateHealth(msgspec.Struct, frozen=True, kw_only=True):
 class AdapterHealth(msgspec.Struct, frozen=True, kw_only=True):
     """What health asks of an adapter. None is unknown.
 
-    `own` is what the system says of itself, with its age; None where it says no more than this.
+    `facts` is what there is to say of the system besides, as JSON has it; None of an adapter that is not listed there.
     """
 
     states: tuple[StateHealth, ...] = ()
     tasks: Mapping[str, tuple[int | None, int | None]] = msgspec.field(default_factory=lambda: MappingProxyType({}))
-    clones_per_min: float | None = None
     orphaned: int | None = None
-    own: Mapping[str, Any] | None = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    facts: Mapping[str, Any] | None = msgspec.field(default_factory=lambda: MappingProxyType({}))
     notices: tuple[str, ...] = ()
 
 

@@ -27,7 +27,7 @@ def measure(rows: Sequence[QueueRow], now: int, orphans: Limits | None) -> Progr
     if orphans is not None:
         readable = [row for row in rows if row.problem is None]
         orphaned = yield from records.count(readable, orphans, now, notices)
-    return AdapterHealth(states=tuple(states), orphaned=orphaned, own=None, notices=tuple(notices))
+    return AdapterHealth(states=tuple(states), orphaned=orphaned, facts=None, notices=tuple(notices))
 
 
 def _state_health(row: QueueRow, state: State, age: ages.Ages | None) -> StateHealth:

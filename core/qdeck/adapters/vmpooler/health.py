@@ -13,6 +13,7 @@ from qdeck._deck.model import Measure, State, Status
 from qdeck._deck.verdict import grade
 from qdeck._engine import codec
 from qdeck._errors import QdeckError
+from qdeck._formatting import iso as iso_of
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
@@ -67,8 +68,7 @@ def measure_health(
         found,
         tasks=MappingProxyType(tasks),
         orphaned=orphaned,
-        clones_per_min=_clones_per_min(clones, counted),
-        own=MappingProxyType(said),
+        facts=_facts(_clones_per_min(clones, counted), orphaned, said),
         notices=tuple(notices),
     )
     return measured, counted
@@ -136,6 +136,15 @@ def _said(fields: Mapping[bytes, bytes], now: int) -> dict[str, Any]:
         "ours": ours,
         "metrics": payload.mask(metrics),
     }
+
+
+def _facts(clones_per_min: float | None, orphaned: int | None, said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What VMPooler has besides, and its own verdict with its age."""
+    own = None
+    if said:
+        own = {"status": said["status"], "last_check": iso_of(said["last_check_ms"]), "age_s": said["age_s"]}
+        own |= {"written_by_qdeck": said["ours"], "metrics": said["metrics"]}
+    return MappingProxyType({"clones_per_min": clones_per_min, "orphaned": orphaned, "own_health": own})
 
 
 def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int | None]:
