@@ -440,7 +440,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
 
     def open_queue(self, queue: QueueRef) -> None:
         """Opens all about one queue."""
-        from qdeck_console.screens.detail import QueueScreen
+        from qdeck_console.screens.queue import QueueScreen
 
         self.open(QueueScreen(queue))
 

@@ -28,10 +28,10 @@ from qdeck_console.actions import (
 )  # fmt: skip
 from qdeck_console.leaving import Left
 from qdeck_console.screens.activity import BatchScreen
-from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.prompt import Prompt
 from qdeck_console.screens.purge_entries import EntriesScreen
+from qdeck_console.screens.queue import QueueScreen
 from qdeck_console.screens.redrive import RedriveScreen
 from qdeck_console.screens.temporary import TaskQueuesScreen, TemporaryQueuesScreen
 from qdeck_console.screens.workers import WorkerScreen

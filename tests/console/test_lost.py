@@ -14,7 +14,7 @@ from qdeck import NotAllowed, ServerUnreachable, UnreachableCause
 from qdeck.admin import ServerInfo, Snapshot, Status, Totals, Writer
 from qdeck_console.feed import INTERVAL_S, Feed, Picture, Query
 from qdeck_console.presenters import frame
-from qdeck_console.presenters.empty import empty_lines
+from qdeck_console.presenters.no_queues import no_queues_lines
 from support.proxy import FaultProxy
 from support.screens import HOOKS, app_of, console, fail_next, fill, lines, text, until
 
@@ -242,7 +242,7 @@ async def test_a_server_without_queues_says_what_now(url: str, raw: redis.Redis,
 @pytest.mark.parametrize("cells", [40, 80, 118, 160])
 def test_the_block_fits_and_tells_how_many_keys_there_are(cells: int) -> None:
     for keys, told in ((None, "none of its keys"), (0, "is empty"), (3, "holds 3 keys")):
-        block = empty_lines(cells, 40, server="h:1/0", keys=keys, looked_for=[("native", "x" * 90)], contexts=2)
+        block = no_queues_lines(cells, 40, server="h:1/0", keys=keys, looked_for=[("native", "x" * 90)], contexts=2)
         assert all(len(words(line)) <= cells for line in block)
         assert cells < 80 or any(told in words(line) for line in block)
 

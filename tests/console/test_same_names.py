@@ -11,10 +11,10 @@ from characterisation.seed_native import MAIL
 from qdeck.admin import ADAPTERS, QueueRef, Writer
 from qdeck_console.judging import Entry
 from qdeck_console.screens.dead import DeadScreen
-from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.prompt import Prompt
+from qdeck_console.screens.queue import QueueScreen
 from qdeck_console.widgets.lines import LineList
 from support.screens import app_of, command, console, text, until
 

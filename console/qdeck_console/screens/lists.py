@@ -16,7 +16,7 @@ from textual.containers import Vertical
 from qdeck_console.actions import ActionHandler
 from qdeck_console.feed import Query
 from qdeck_console.format import counted
-from qdeck_console.presenters.nothing import Nothing, nothing_lines
+from qdeck_console.presenters.empty_state import EmptyState, empty_state_lines
 from qdeck_console.presenters.parts import MARGIN
 from qdeck_console.presenters.table import Table
 from qdeck_console.screens.back import CLOSE, back
@@ -90,7 +90,7 @@ class ListSpec(Generic[RowT, DataT]):
     key: Callable[[RowT], str]
     search: Callable[[RowT], str]
     table: Table[Any, Any] = field(default_factory=Table)
-    empty: Callable[[DataT], Nothing | None] = lambda _data: None
+    empty: Callable[[DataT], EmptyState | None] = lambda _data: None
 
 
 class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
@@ -192,7 +192,7 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
     def empty_lines(self) -> Sequence[Line]:
         """Return what stands in the place of the list where nothing matches, or where there is nothing at all."""
         told = self.LIST.empty(self.data) if self.data is not None and not self.filter_text else None
-        return nothing_lines(told, self.view.size.width, self.view.size.height) if told is not None else ()
+        return empty_state_lines(told, self.view.size.width, self.view.size.height) if told is not None else ()
 
     def items(self, rows: Sequence[RowT]) -> list[Item]:
         """Return the entries of the list."""

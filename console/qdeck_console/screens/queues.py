@@ -18,9 +18,9 @@ from qdeck_console.presenters import queues as present
 from qdeck_console.presenters.parts import MARGIN, PLAIN, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer, Grid
-from qdeck_console.screens.empty import EmptyDeck
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.lists import ReadingScreen
+from qdeck_console.screens.no_queues import NoQueues
 from qdeck_console.screens.queue_actions import QUEUE_HANDLERS, QueueActing
 from qdeck_console.widgets.lines import Item, Lines, Listing
 
@@ -58,7 +58,7 @@ class QueuesScreen(QueueActing, ReadingScreen[Looked]):
         self._made_grid = ((0, 0, 0.0), Grid.of(0, adapters=0, span_s=0.0))
         self._drawer = Drawer(picture=self.picture, hide=PLAIN, reasons_shown=True)
         self._insights = Insights()
-        self._empty = EmptyDeck()
+        self._empty = NoQueues()
 
     def visible_queues(self) -> list[QueueRef]:
         """Queues that are on screen, whose dear numbers are wanted now."""

@@ -8,7 +8,7 @@ from qdeck import QdeckError
 from qdeck.admin import MISSED, NATIVE, CronRule, QueueRef, ScheduleRow
 from qdeck_console.actions import SCHEDULES, ActionHandler
 from qdeck_console.presenters import schedules as present
-from qdeck_console.presenters.nothing import Nothing
+from qdeck_console.presenters.empty_state import EmptyState
 from qdeck_console.screens.lists import ListScreen, ListSpec
 from qdeck_console.screens.prompt import Field, Prompt
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line
 
 
-NOTHING: Final = Nothing(
+EMPTY: Final = EmptyState(
     "No schedules here yet",
     "A schedule is a cron rule that makes jobs. They are kept in qdeck:schedules, which holds none.",
     (
@@ -41,7 +41,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         rows=lambda rows: rows,
         key=lambda row: row.name,
         search=lambda row: f"{row.name} {row.queue} {row.task} {row.cron}",
-        empty=lambda _rows: NOTHING,
+        empty=lambda _rows: EMPTY,
     )
 
     async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> Schedules:

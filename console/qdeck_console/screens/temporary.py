@@ -9,7 +9,7 @@ from qdeck.messages import OrphanCleaning, QueuePage, Removal, TaskPage, TaskRow
 from qdeck_console.actions import HEALTH, TEMPORARY, ActionHandler
 from qdeck_console.format import counted
 from qdeck_console.presenters import temporary as present
-from qdeck_console.presenters.nothing import Nothing
+from qdeck_console.presenters.empty_state import EmptyState
 from qdeck_console.presenters.parts import section
 from qdeck_console.screens.back import CLEAR_FILTER, CLOSE, back
 from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
@@ -42,14 +42,14 @@ def _search(row: Row) -> str:
     return row.name if isinstance(row, Removal) else f"{row.task} {' '.join(row.services)} {row.tier}"
 
 
-def _empty(data: TemporaryQueues) -> Nothing | None:
+def _empty(data: TemporaryQueues) -> EmptyState | None:
     if not data.is_done:
         return None
     about = (
         "Tasks of messages own queues for answers and callbacks, which go with them. None is registered, and none "
         f"was left over without an owner among {data.scanned:,} keys."
     )
-    return Nothing("No temporary queue", about, (("esc", "back"), ("qdeck clean --orphans", "looks for them again")))
+    return EmptyState("No temporary queue", about, (("esc", "back"), ("qdeck clean --orphans", "looks for them again")))
 
 
 class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):

@@ -10,7 +10,7 @@ from qdeck.admin import Feature, JobRecord, QueueRef, Snapshot, WorkerRow
 from qdeck_console.actions import WORKERS, ActionHandler
 from qdeck_console.format import counted
 from qdeck_console.presenters import workers as present
-from qdeck_console.presenters.nothing import Nothing
+from qdeck_console.presenters.empty_state import EmptyState
 from qdeck_console.presenters.workers import Running, Speeds
 from qdeck_console.screens.lists import ListScreen, ListSpec, PageScreen, ReadingScreen, RowGroup
 from qdeck_console.widgets.lines import Item, Listing
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_QUEUES: Final = 20  # of a worker, whose running jobs are looked through
 MOST_JOBS: Final = 200  # of each of them
-NOTHING: Final = Nothing(
+EMPTY: Final = EmptyState(
     "No worker has told of itself",
     "Workers of qdeck note in qdeck:workers what they run, and none did. "
     "Those of other systems tell nothing of themselves. Jobs wait until a worker comes.",
@@ -134,7 +134,7 @@ class WorkersScreen(ReadingWorkers, ListScreen[WorkerRow, Workers]):
         rows=lambda data: data.rows,
         key=lambda row: row.id,
         search=lambda row: " ".join([row.id, row.host or "", *row.queues]),
-        empty=lambda _data: NOTHING,
+        empty=lambda _data: EMPTY,
     )
 
     @property

@@ -27,7 +27,7 @@ from qdeck_console.format import length, path
 from qdeck_console.insight import Insight
 from qdeck_console.judging import Entry, RowReason, Severity
 from qdeck_console.presenters.charts import area
-from qdeck_console.presenters.nothing import Nothing, nothing_lines
+from qdeck_console.presenters.empty_state import EmptyState, empty_state_lines
 from qdeck_console.presenters.parts import PLAIN, Naming
 from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
 from qdeck_console.presenters.queue_detail import detail
@@ -232,8 +232,10 @@ async def test_a_page_says_how_much_of_it_is_out_of_sight_and_has_its_queue_look
 
 @pytest.mark.parametrize(("cells", "height"), [(116, 40), (80, 18), (60, 10)])
 def test_an_empty_list_says_what_is_so_and_what_can_be_done(cells: int, height: int) -> None:
-    told = Nothing("No workers", "A sentence. " * 12, (("qdeck worker MODULE:APP", "runs tasks"), ("3", "waits " * 12)))
-    block = nothing_lines(told, cells, height)
+    told = EmptyState(
+        "No workers", "A sentence. " * 12, (("qdeck worker MODULE:APP", "runs tasks"), ("3", "waits " * 12))
+    )
+    block = empty_state_lines(told, cells, height)
     assert all(length(line) <= cells for line in block)
     words = ["".join(text for text, _ in line) for line in block]
     assert words.index(next(line for line in words if "No workers" in line)) < height // 3

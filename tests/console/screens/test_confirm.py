@@ -6,7 +6,7 @@ from qdeck.admin import Writer
 from qdeck_console.operations import aim, outcome
 from qdeck_console.presenters import confirm
 from qdeck_console.presenters.parts import PLAIN, Naming
-from qdeck_console.screens.detail import QueueScreen
+from qdeck_console.screens.queue import QueueScreen
 from qdeck_console.screens.target import callable_names
 from support.screens import MAIL, app_of, console, until
 

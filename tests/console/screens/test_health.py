@@ -13,8 +13,8 @@ from qdeck_console.format import length
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters.health import Row
 from qdeck_console.presenters.parts import PLAIN
-from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.health import HealthScreen, leads_to
+from qdeck_console.screens.queue import QueueScreen
 from support.screens import SEARCH, app_in, app_of, console, fill, lines, shown, text, until
 
 if TYPE_CHECKING:

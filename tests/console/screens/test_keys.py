@@ -10,12 +10,12 @@ from qdeck_console.actions import ACTIONS, GROUPS, TABS, of_scope, places
 from qdeck_console.commands import WORDS
 from qdeck_console.screens.activity import ActivityScreen, BatchScreen
 from qdeck_console.screens.dead import DeadScreen
-from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.health import HealthScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.screens.purge_entries import EntriesScreen
+from qdeck_console.screens.queue import QueueScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.redrive import RedriveScreen
 from qdeck_console.screens.schedules import SchedulesScreen

@@ -17,7 +17,7 @@ WIDEST: Final = 84
 _NAME: Final = 11
 
 
-def empty_lines(
+def no_queues_lines(
     cells: int, height: int, *, server: str, keys: int | None, looked_for: Sequence[tuple[str, str]], contexts: int
 ) -> list[Line]:
     """A block in the upper middle: what is so, what was looked for, what now."""

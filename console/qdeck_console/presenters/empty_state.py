@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WIDEST: Final = 84
 
 
-class Nothing(NamedTuple):
+class EmptyState(NamedTuple):
     """Words for an empty list; `ways` are what can be done, each with what it does."""
 
     title: str
@@ -24,7 +24,7 @@ class Nothing(NamedTuple):
     ways: Sequence[tuple[str, str]]
 
 
-def nothing_lines(told: Nothing, cells: int, height: int) -> list[Line]:
+def empty_state_lines(told: EmptyState, cells: int, height: int) -> list[Line]:
     """A block in the upper middle, at the left of it."""
     room = max(20, min(WIDEST, cells - 8))
     blank: list[Line] = [()] if height >= 14 else []
