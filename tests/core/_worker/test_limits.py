@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._engine import programs, transitions
+from qdeck._engine import codec, keys, programs, transitions
 from qdeck._worker.attempt import Attempt
 from support.waiting import wait_until
 
@@ -233,21 +233,22 @@ def test_a_concurrency_limit_holds_over_workers(
     job.result(WOKEN_S)
 
 
-def test_a_rate_limit_holds(app: qdeck.App, start: Callable[..., Beside]) -> None:
-    times: list[float] = []
+def test_a_rate_limit_holds(app: qdeck.App, raw: Any, start: Callable[..., Beside]) -> None:
+    """Jobs are claimed at the rate, by the clock of the server: handlers may start later, on a busy machine."""
+    claimed: list[int] = []
 
     @app.task
     async def step() -> None:
-        times.append(time.monotonic())
+        lease = raw.hget(keys.key(QUEUE, "lease"), qdeck.current_job().id)
+        claimed.append(codec.read_lease(lease).claimed_ms)
 
     run(app, transitions.init(QUEUE))
     run(app, transitions.configure(QUEUE, {"rate": "10 500"}))
     start()
     start()
     app.enqueue_many([step.call() for _ in range(30)])
-    wait_until(lambda: len(times) == 30)
-    times.sort()
-    assert times[29] - times[0] >= 0.85
-    for i in range(30):
-        assert sum(1 for t in times if times[i] <= t < times[i] + 0.4) <= 21
-    assert times[29] - times[0] < 5
+    wait_until(lambda: len(claimed) == 30, WOKEN_S)
+    claimed.sort()
+    assert claimed[29] - claimed[0] >= 850
+    for first in claimed:
+        assert sum(1 for at in claimed if first <= at < first + 400) <= 21
