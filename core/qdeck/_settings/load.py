@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._adapter_names import ADAPTERS, find_class, is_adapter
+from qdeck._adapter_names import ADAPTERS, FOREIGN, find_class, is_adapter
 from qdeck._errors import InvalidOption
 from qdeck._formatting import invalid_value
 from qdeck._settings import trust
@@ -180,7 +180,8 @@ def read_text(text: str, file: Path | None = None, *, is_trusted: bool = True) -
 
 def _adapter_settings(adapter: str, value: Any, name: str) -> AdapterSettings:
     path = f"adapters.{adapter}"
-    kind = find_class(adapter) if is_adapter(adapter) else None
+    is_own = adapter in ADAPTERS and adapter not in FOREIGN  # always looked at, and with nothing to set
+    kind = find_class(adapter) if is_adapter(adapter) and not is_own else None
     if kind is None:
         what = f"there is no adapter {adapter!r} with settings"
         raise InvalidOption(f"{name}: {path}: {what}", hint=_adapter_hint(adapter))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import convert
+from msgspec import ValidationError, convert
 
 from qdeck._adapter_names import ADAPTERS, FOREIGN, find_class
 from qdeck._deck.queue_ref import register
@@ -155,7 +155,11 @@ def make(name: str, settings: Mapping[str, AdapterSettings | Mapping[str, Any]] 
     if kind is None:
         raise InvalidOption(f"there is no adapter {name!r}", hint=f"adapters are: {', '.join(ADAPTERS)}")
     own = settings.get(name, {})
-    made = kind(own if isinstance(own, AdapterSettings) else convert(own, kind.settings_type))
+    try:
+        made = kind(own if isinstance(own, AdapterSettings) else convert(own, kind.settings_type))
+    except ValidationError as error:
+        known = ", ".join(kind.settings_type.__struct_fields__)
+        raise InvalidOption(f"the settings of the adapter {name}: {error}", hint=f"settings are: {known}") from error
     made.name = name
     register(name, made.features)
     return made

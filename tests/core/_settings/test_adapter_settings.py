@@ -10,6 +10,7 @@ import pytest
 from core.adapters.test_third_party import MODULE
 from qdeck import InvalidOption
 from qdeck._settings import read_text
+from qdeck.admin import Reader, load_configuration
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
@@ -146,3 +147,31 @@ class Prefixed(Adapter):
         yield from ()
         return []
 """
+
+
+@pytest.mark.parametrize("own", [{"paterns": ["x"]}, {"patterns": 3}, 3])
+def test_settings_given_to_a_client_are_checked_too(own: Any) -> None:
+    with pytest.raises(InvalidOption, match="the settings of the adapter lists: "):
+        Reader("redis://127.0.0.1:1/0", adapter_settings={"lists": own})
+
+
+def test_an_adapter_is_not_loaded_for_a_file_that_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its production contexts hold all the same."""
+    told = tmp_path / "evil-0.1.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 0.1\n")
+    (told / "entry_points.txt").write_text("[qdeck.adapters]\nevil = evil_adapter:Evil\n")
+    (tmp_path / "evil_adapter.py").write_text("raise SystemExit('it was loaded')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    text = "[adapters.evil]\npin = true\n[contexts.p]\nurl = 'redis://p:1/0'\nenvironment = 'production'\n"
+    (tmp_path / "qdeck.toml").write_text(text)
+    found = load_configuration()
+    assert "was ignored" in found.ignored
+    assert list(found.strangers) == ["p"]
+    with pytest.raises(SystemExit, match="it was loaded"):
+        read_text(text)
