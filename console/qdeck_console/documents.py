@@ -441,6 +441,8 @@ def temporary_queue(row: TemporaryQueue) -> dict[str, Any]:
 
 def plan(planned: Plan) -> dict[str, Any]:
     """A plan without its entries, of which it may have a million."""
+    from qdeck.admin import Verb
+
     head, tail = planned.head, planned.tail
     queues = head.queues
     facts = {
@@ -468,7 +470,9 @@ def plan(planned: Plan) -> dict[str, Any]:
         "skipped": [skip.as_json() for skip in tail.skipped],
         "cautions": [caution.as_json() for caution in tail.cautions],
     }
-    return facts | ({"rules": [used.as_json() for used in head.rules], "counts": tail.rules} if head.rules else {})
+    if planned.verb is not Verb.PURGE:
+        return facts
+    return facts | {"rules": [used.as_json() for used in head.rules], "counts": tail.rules}
 
 
 def _adapter_of(queues: Sequence[QueueRef]) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import PURGE_RULES, Limits, Takes, purge_verb
@@ -113,27 +114,40 @@ def weight(rule: str, row: QueueRow) -> int:
     return 1 + (getattr(row, state) or 0 if state else (row.ready or 0) + (row.done or 0))
 
 
-@dataclass(slots=True)
 class DryRun:
-    """The progress of a dry run."""
+    """The progress of a dry run: sums alone, as there may be ten thousand queues for each rule."""
 
-    rules: tuple[str, ...]
-    weights: Mapping[tuple[QueueRef, str], int]
-    started: float = field(default_factory=time.monotonic)
-    over: set[tuple[QueueRef, str]] = field(default_factory=set)
-    scanned: int = 0
-    now: str = ""
+    def __init__(self, rules: tuple[str, ...], queues: Mapping[QueueRef, QueueRow]) -> None:
+        self.rules, self._queues = rules, queues
+        self._counted = [rule for rule in rules if is_counted(rule)]
+        self._total = sum(weight(rule, row) for row in queues.values() for rule in self._counted) or 1
+        self._weight = 0
+        self._finished: Counter[str] = Counter()
+        self.started = time.monotonic()
+        self.scanned = 0
+        self.now = ""
+
+    def finish(self, queue: QueueRef, rule: str) -> None:
+        """Note that a rule has been through a queue."""
+        row = self._queues.get(queue)
+        if row is not None:
+            self._finished[rule] += 1
+            self._weight += weight(rule, row)
 
     @property
     def share(self) -> float:
         """How much of it is done."""
-        total = sum(self.weights.values()) or 1
-        return min(0.99, sum(self.weights.get(pair, 0) for pair in self.over) / total)
+        return min(0.99, self._weight / self._total)
 
     def is_over(self, rule: str) -> bool:
-        """Whether a rule has been through every queue; without a list of them, not before the end of the run."""
-        mine = {pair for pair in self.weights if pair[1] == rule}
-        return bool(mine) and mine <= self.over
+        """Whether a rule has been through every queue; where they are not counted, not before the end of the run."""
+        return rule in self._counted and self._finished[rule] >= len(self._queues)
+
+
+def is_counted(rule: str) -> bool:
+    """Return whether it is known beforehand through which queues a rule goes: all of native's."""
+    known = PURGE_RULES[rule]
+    return not known.foreign and known.takes is not Takes.QUEUES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

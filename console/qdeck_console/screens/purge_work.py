@@ -16,7 +16,6 @@ from qdeck.admin import (
     SettingValue,
     Share,
     Shares,
-    Takes,
     read_rules,
     save_settings,
 )
@@ -239,14 +238,8 @@ class PurgeWork:
         """Plan what the rules take; nothing is written. `shared` are the names of several queues."""
         snapshot = self.snapshot
         rules = self.on()
-        weights = {
-            (row.ref, rule): present.weight(rule, row)
-            for row in (snapshot.queues if snapshot is not None else ())
-            if row.has(Feature.PURGE)
-            for rule in rules
-            if not PURGE_RULES[rule].foreign and PURGE_RULES[rule].takes is not Takes.QUEUES
-        }
-        self.dry = DryRun(rules, weights)
+        queues = snapshot.queues if snapshot is not None else ()
+        self.dry = DryRun(rules, {row.ref: row for row in queues if row.has(Feature.PURGE)})
         self.plan, self.index, self.result, self._found = None, None, None, Shares()
         self.console.operator.run(self._dry_run(self.dry, shared), "dry run")
 
@@ -263,7 +256,7 @@ class PurgeWork:
             self._found.take(entries)
             run.now = queue.label(shared) or present.name_of(rule)
             if last:
-                run.over.add((queue, rule))
+                run.finish(queue, rule)
 
         try:
             made_with = MadeWith(self.limits, frozenset(run.rules))

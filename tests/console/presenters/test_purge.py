@@ -1,0 +1,47 @@
+"""The progress of a dry run: how far it is, which rules are over, and what it keeps of many queues."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from qdeck.admin import NATIVE, PURGE_RULES, QueueRef, QueueRow
+from qdeck_console.presenters.purge import DryRun, is_counted
+
+RULES = ("done_too_old", "dead_too_old", "task_too_old", "expired_queues")
+
+
+def rows(count: int) -> dict[QueueRef, QueueRow]:
+    names = (f"shop:dev:mail{number}:actions" for number in range(count))
+    return {QueueRef(NATIVE, name): QueueRow(adapter=NATIVE, name=name, done=9, dead=0) for name in names}
+
+
+def test_it_is_as_far_as_the_jobs_that_were_looked_through() -> None:
+    queues = rows(2)
+    run = DryRun(RULES, queues)
+    assert run.share == 0
+    for queue in queues:
+        run.finish(queue, "dead_too_old")
+    assert run.share == 2 / 22, "a queue costs one, and each of its jobs in that state too"
+    assert (run.is_over("dead_too_old"), run.is_over("done_too_old")) == (True, False)
+    run.finish(QueueRef("vmpooler", "pool"), "task_too_old")
+    assert not run.is_over("task_too_old"), "nobody knows how many queues it goes through"
+    assert not run.is_over("expired_queues")
+    for queue in queues:
+        run.finish(queue, "done_too_old")
+    assert run.share == 0.99, "the end of the run is more than its last queue"
+
+
+def test_it_keeps_sums_and_nothing_of_each_queue_and_rule() -> None:
+    rules = tuple(rule for rule in PURGE_RULES if is_counted(rule))
+    queues = rows(1000)
+    run = DryRun(rules, queues)
+    tracemalloc.start()
+    try:
+        for rule in rules:
+            for queue in queues:
+                run.finish(queue, rule)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert all(run.is_over(rule) for rule in rules)
+    assert kept < 20_000
