@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import shutil
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FOLDER: Final = Path(__file__).parents[2] / ".systems"
 WAIT_S: Final = 300
@@ -26,25 +30,39 @@ def python_with(*packages: str) -> str:
     return str(home / "bin" / "python")
 
 
+@cache
+def node_with(*packages: str) -> str:
+    """Return the folder of an installation of npm that has these packages; skips the test where there is no Node."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("Node is not installed")
+    return str(_installed("node", packages) / "node_modules")
+
+
 def _installed(kind: str, packages: tuple[str, ...]) -> Path:
     home = FOLDER / f"{kind}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:12]}"
     home.mkdir(parents=True, exist_ok=True)
     with (home / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
         if not (home / ".installed").exists():
-            install = _install_python
-            failed = install(home, packages)
+            failed = _run(_COMMANDS[kind](home, packages))
             if failed:
                 pytest.skip(f"{' '.join(packages)} cannot be installed here: {failed[-200:]}")
             (home / ".installed").write_text(" ".join(packages))
     return home
 
 
-def _install_python(home: Path, packages: tuple[str, ...]) -> str:
-    for command in (
+_COMMANDS: Final[dict[str, Callable[[Path, tuple[str, ...]], list[list[str]]]]] = {
+    "python": lambda home, packages: [
         [sys.executable, "-m", "venv", str(home)],
         [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", *packages],
-    ):
+    ],
+    "node": lambda home, packages: [["npm", "install", "--silent", "--prefix", str(home), *packages]],
+}
+
+
+def _run(commands: list[list[str]]) -> str:
+    """Run some commands; return what the first that fails says."""
+    for command in commands:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from core.adapters.bullmq import records as bullmq_records
 from core.adapters.celery import records as celery_records
 from core.adapters.rq import records
 from qdeck.adapters.model import Act, Outcome
@@ -202,9 +203,29 @@ class TestCelery(Conformance):
         return Outcome.DONE if well else Outcome.DEAD
 
 
+class TestBullMq(Conformance):
+    adapter = "bullmq"
+    emitted: ClassVar = (":events", ":marker", ":pc")
+
+    def populate(self, raw: redis.Redis) -> None:
+        bullmq_records.fill(raw)
+
+    def take(self, raw: redis.Redis, entry: Entry) -> None:
+        assert raw.lrem("bull:post:wait", 1, entry.id) or raw.zrem("bull:post:prioritized", entry.id)
+        raw.lpush("bull:post:active", entry.id)
+        raw.set(f"bull:post:{entry.id}:lock", "token")
+
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Outcome:
+        raw.lrem("bull:post:active", 1, entry.id)
+        raw.delete(f"bull:post:{entry.id}:lock")
+        raw.zadd(f"bull:post:{'completed' if well else 'failed'}", {entry.id: time.time_ns() // 1_000_000})
+        return Outcome.DONE if well else Outcome.DEAD
+
+
 # Whoever fills servers imports this, not the classes: pytest would run the suite anew in each module that names them.
 FILL: dict[str, type[Conformance]] = {
     "lists": TestLists, "vmpooler": TestVmPooler, "ifdb": TestIfdb, "scheduler": TestScheduler,
     "rq": TestRq,
     "celery": TestCelery,
+    "bullmq": TestBullMq,
 }  # fmt: skip

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("system", FILL)
 def test_each_has_its_queues_jobs_and_batches(url: str, raw: redis.Redis, system: str) -> None:
-    FILL[system]().populate(raw)
-    before = contents(raw)
+    own = FILL[system]()
+    own.populate(raw)
+    before = own.contents(raw)
     both = (system, f"{system}@copy")
     with Writer(url, adapters=both) as deck:
         rows = {name: [row for row in deck.snapshot().queues if row.adapter == name] for name in both}
@@ -40,7 +41,7 @@ def test_each_has_its_queues_jobs_and_batches(url: str, raw: redis.Redis, system
         assert result.applied > 0
         assert raw.exists(f"qdeck:undo:{both[1]}:{result.batch}")
         assert deck.undo().restored == result.applied
-    assert contents(raw) == before
+    assert own.contents(raw) == before
 
 
 def test_a_plan_is_applied_by_the_instance_that_planned_it(url: str, raw: redis.Redis) -> None:
