@@ -12,6 +12,7 @@ import pytest
 import qdeck
 from qdeck.admin import Writer
 from qdeck.messages import DomainAction, DomainQueueManager, Messenger, Service, SyncDomainQueueManager, TaskCleaning
+from qdeck.messages import _registry as registry
 from qdeck_console.embedded_cluster import ask
 from support.clusters import MASTER, wait_for
 from support.waiting import until
@@ -157,6 +158,27 @@ def test_the_lists_of_a_task_are_cleaned_and_come_back_on_a_cluster(cluster: Clu
     app.close()
 
 
+def test_a_purge_takes_queues_of_all_servers_of_a_cluster_once_and_undoes_them(cluster: Cluster) -> None:
+    app = qdeck.App(cluster.url, queue="nooble4:dev:client:actions")
+    names = [f"nooble4:dev:client:callbacks:embedding:{n}" for n in range(40)]
+    for name in names:
+        registering = registry.register(name, "callbacks", "client", task="t", tier="free", ttl_ms=1)
+        app.client.run(registering)
+    for name in names[:30]:
+        app.client.run(_push(name))
+    with Writer(cluster.url) as writer:
+        plan = writer.plan_purge(["expired_queues", "unread_queues"])
+        assert plan.tail.rules == {"expired_queues": 10, "unread_queues": 30}
+        report = writer.apply(plan)
+        assert (report.applied, report.undoable, report.skipped) == (40, 40, ())
+        again = writer.apply(plan)
+        assert (again.applied, again.skipped) == (40, ())
+        assert app.client.run(_there(names)) == 0
+        assert writer.undo(report.batch).restored == 40
+        assert app.client.run(_there(names)) == 30
+    app.close()
+
+
 def _register(key: str, names: list[str]) -> Any:
     yield (b"SADD", key, *names)
 
@@ -166,6 +188,11 @@ def _count(key: str, names: list[str]) -> Any:
     there = yield [(b"EXISTS", name) for name in names]
     listed = yield (b"SMISMEMBER", key, *names)
     return sum(there) + sum(listed)
+
+
+def _there(names: list[str]) -> Any:
+    there = yield [(b"EXISTS", name) for name in names]
+    return sum(there)
 
 
 def _push(name: str) -> Any:
