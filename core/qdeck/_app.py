@@ -48,7 +48,7 @@ _OPTIONS: Final = {f"_{name}": name for name in option_names() if name != "proce
 
 
 class Task(Generic[P, R]):
-    """A declared function whose runs can be enqueued. Calling it runs it here and now."""
+    """A declared function whose jobs can be enqueued. Calling it runs it here and now."""
 
     def __init__(self, app: App, function: Callable[P, R], name: str, options: Options) -> None:
         self.app = app
@@ -68,7 +68,7 @@ class Task(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
-        """A job to be enqueued later, by `app.enqueue_many`. Options go with an underscore, as in `_delay=30`."""
+        """Return a job to enqueue later, by `app.enqueue_many`. Options have an underscore, as in `_delay=30`."""
         if kwargs and any(key.startswith("_") for key in kwargs):
             return self._call_with(args, kwargs)
         self._check(args, kwargs)
@@ -77,11 +77,11 @@ class Task(Generic[P, R]):
         return Call(self.options.queue, NewJob(new_id(), self.options.priority, template, body), self.app.durable)
 
     def enqueue(self, *args: Any, **kwargs: Any) -> Job:
-        """Enqueues a job, in blocking code; returns once the server has stored it."""
+        """Enqueue a job, in blocking code; return once the server has stored it."""
         return self.app.enqueue_many([self.call(*args, **kwargs)])[0]
 
     async def aenqueue(self, *args: Any, **kwargs: Any) -> Job:
-        """Enqueues a job, in asyncio; returns once the server has stored it."""
+        """Enqueue a job, in asyncio; return once the server has stored it."""
         return (await self.app.aenqueue_many([self.call(*args, **kwargs)]))[0]
 
     def _make_template(self) -> str:
@@ -89,7 +89,7 @@ class Task(Generic[P, R]):
         return self._template
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse a call that the handler could not be called with. Calls of one shape are checked once."""
+        """Refuse a call that does not fit the handler. Calls of one shape are checked once."""
         shape = (len(args), *kwargs)
         if shape in self._shapes:
             return
@@ -168,7 +168,7 @@ def _no_such_option(key: str) -> InvalidOption:
 
 
 class Handler(NamedTuple):
-    """A failure handler as a head carries it: its name, with its queue when that is another one, and its options."""
+    """A failure handler as a head has it: its name, with its queue when that is another one, and its options."""
 
     place: str
     template: str | None
@@ -192,7 +192,7 @@ def _head(options: Options, task: str, handler: Handler | None, **more: Any) -> 
 
 
 class App:
-    """Where the server is, which tasks there are and what their defaults are. Making one does not connect."""
+    """The server, the tasks and their defaults. Making one does not connect."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class App:
     @overload
     def task(self, *, name: str | None = None, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]: ...
     def task(self, *function: Callable[..., Any], name: str | None = None, **options: Any) -> object:
-        """Declares a function as a task: `@app.task` or `@app.task(retries=3, priority="HIGH", …)`."""
+        """Declare a function as a task: `@app.task` or `@app.task(retries=3, priority="HIGH", …)`."""
 
         def declare(target: Callable[..., Any]) -> Task[Any, Any]:
             if not callable(target):
@@ -255,7 +255,7 @@ class App:
         return declare(function[0]) if function else declare
 
     def autodiscover(self, *patterns: str) -> list[str]:
-        """Import the modules that declare tasks, such as `shop.tasks` or `shop.*.tasks`; returns their names."""
+        """Import the modules that declare tasks, such as `shop.tasks` or `shop.*.tasks`; return their names."""
         from qdeck._module_discovery import find_modules, import_module
 
         found = [name for pattern in patterns for name in find_modules(pattern)]
@@ -272,7 +272,7 @@ class App:
         return task.options.queue not in self.inboxes if named is None else task.name in named
 
     def find_task(self, name: str) -> Task[Any, Any]:
-        """The task of that name."""
+        """Return the task of that name."""
         task = self.tasks.get(name)
         if task is None:
             near = difflib.get_close_matches(str(name), self.tasks, 1)
@@ -281,11 +281,11 @@ class App:
         return task
 
     def queue_name(self, name: str | QueueName) -> str:
-        """The text of a queue's name, checked."""
+        """Return the text of a queue's name, checked."""
         return str(name if isinstance(name, QueueName) else QueueName.parse(name, environments=self.environments))
 
     def handler_of(self, options: Options) -> Handler | None:
-        """The failure handler of a job with these options."""
+        """Return the failure handler of a job with these options."""
         if options.on_failure is None:
             return None
         task = self.find_task(options.on_failure)
@@ -296,7 +296,7 @@ class App:
         return Handler(place, _head(task.options, task.name, None).template().replace("\n", "\x1f"))
 
     def enqueue(self, task: str, *args: Any, **kwargs: Any) -> Job:
-        """Enqueues a job of a task given by name."""
+        """Enqueue a job of a task given by name."""
         return self.find_task(task).enqueue(*args, **kwargs)
 
     def schedule(
@@ -310,7 +310,7 @@ class App:
         missed: str = "once",
         **kwargs: Any,
     ) -> str:
-        """Let a task run by a cron rule; returns `declared`. It sends nothing: workers of the app register it.
+        """Run a task by a cron rule; return `declared`. It sends nothing: workers of the app register it.
 
         So does `qdeck schedule sync MODULE:APP`. A name keeps one schedule, however often it is registered. Options of
         the jobs go with an underscore, as in a call. `missed` says what becomes of runs that were not made in time:
@@ -320,13 +320,13 @@ class App:
         return "declared"
 
     def sync_schedules(self) -> dict[str, str]:
-        """Register the schedules that were declared; returns for each `made`, `changed` or `same`."""
+        """Register the declared schedules; return for each `made`, `changed` or `same`."""
         from qdeck._schedules import store
 
         return {name: self.client.run(store.register(one)) for name, one in self.schedules.items()}
 
     async def aschedule(self, name: str, task: Task[Any, Any] | str, /, *args: Any, **options: Any) -> str:
-        """Lets a task run by a cron rule, in asyncio; the options are those of `schedule`."""
+        """Run a task by a cron rule, in asyncio; the options are those of `schedule`."""
         from qdeck._schedules import store
 
         rule = {key: options.pop(key) for key in ("cron", "tz", "missed") if key in options}
@@ -354,7 +354,7 @@ class App:
         return made
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Job]:
-        """Enqueues jobs in blocking code, one round trip per slice. Jobs may wait for others of the same list."""
+        """Enqueue jobs in blocking code, one round trip per slice. Jobs may wait for others of the same list."""
         if not self._warned and asyncio._get_running_loop() is not None:
             self._warn_of_loop()
         given = list(calls)
@@ -375,7 +375,7 @@ class App:
         )
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Job]:
-        """Enqueues jobs in asyncio, one round trip per slice."""
+        """Enqueue jobs in asyncio, one round trip per slice."""
         given = list(calls)
         jobs = self._jobs(given, await self.aclient().run(enqueue_calls(given)))
         if any(call.durable for call in given):
@@ -383,7 +383,7 @@ class App:
         return jobs
 
     def aclient(self) -> AsyncClient:
-        """The client of the running event loop."""
+        """Return the client of the running event loop."""
         loop = asyncio.get_running_loop()
         client = self._aclients.get(loop)
         if client is None:
@@ -394,11 +394,11 @@ class App:
         return client
 
     def close(self) -> None:
-        """Closes this thread's connection."""
+        """Close this thread's connection."""
         self.client.close()
 
     async def aclose(self) -> None:
-        """Closes the connections of the running event loop."""
+        """Close the connections of the running event loop."""
         client = self._aclients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()

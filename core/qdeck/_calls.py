@@ -31,12 +31,12 @@ class Call(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id that its job will have."""
+        """Return the id that its job will have."""
         return self.job.id
 
 
 def read_after(given: Any, queue: str) -> tuple[str, ...]:
-    """The jobs that a job is to wait for, as references: `id`, or `id@queue` on another queue."""
+    """Return the parents of a job as references: `id`, or `id@queue` on another queue."""
     if isinstance(given, str | Job | Call):
         given = [given]
     if not isinstance(given, Iterable) or isinstance(given, bytes | dict):
@@ -89,13 +89,13 @@ def _calls_of(part: Any, construct: str) -> list[Call]:
 
 
 def _behind(calls: list[Call], parents: Sequence[Call]) -> list[Call]:
-    """The calls, of which those that wait for none of the others wait for the parents too."""
+    """Return the calls, with the parents added to those that wait for none of the others."""
     own = {call.id for call in calls}
     return [_after(call, parents) if own.isdisjoint(_ids(call)) else call for call in calls]
 
 
 def _ends(calls: Sequence[Call]) -> list[Call]:
-    """Those for which none of the others waits."""
+    """Return the calls that none of the others waits for."""
     awaited = {ref for call in calls for ref in _ids(call)}
     return [call for call in calls if call.id not in awaited]
 
@@ -110,7 +110,7 @@ def _after(call: Call, parents: Sequence[Call]) -> Call:
 
 
 def enqueue(calls: list[Call]) -> Program[list[EnqueueResult]]:
-    """Makes the jobs of a list, parents first, as few calls as their queues and order allow."""
+    """Make the jobs of a list, parents first, in as few calls as their queues and order allow."""
     if len(calls) == 1 and not calls[0].job.after:
         return (yield from programs.enqueue(calls[0].queue, [calls[0].job]))
     linked = any(call.job.after for call in calls)
@@ -131,7 +131,7 @@ def enqueue(calls: list[Call]) -> Program[list[EnqueueResult]]:
 
 
 def secure(calls: list[Call], jobs: list[Job]) -> Program[None]:
-    """Waits until the jobs are as safe as was asked for; raises `NotDurable` when some are not."""
+    """Wait until the jobs are as durable as requested; raise `NotDurable` when some are not."""
     by_wish: dict[tuple[str, Durable], list[Job]] = {}
     for call, job in zip(calls, jobs, strict=True):
         if call.durable is not None:
@@ -157,7 +157,7 @@ def secure(calls: list[Call], jobs: list[Job]) -> Program[None]:
 
 
 def _runs(calls: list[Call], order: list[int], *, linked: bool) -> list[list[int]]:
-    """Jobs of one queue together; where jobs wait for others, only as far as the order stays."""
+    """Yield jobs of one queue together; where jobs wait for others, only as far as the order stays."""
     if not linked:
         by_queue: dict[str, list[int]] = {}
         for i in order:
@@ -177,7 +177,7 @@ def _full_ref(call: Call, ref: str) -> str:
 
 
 def _in_order(calls: list[Call]) -> list[int]:
-    """Indexes with every parent before its children, else as given."""
+    """Return indexes with every parent before its children, else as given."""
     index: dict[str, int] = {}
     for i, call in enumerate(calls):
         # Of two with one id the first is made, and the second is told so.
@@ -207,7 +207,7 @@ def _in_order(calls: list[Call]) -> list[int]:
 
 
 def _check_other_queues(calls: list[Call]) -> Program[None]:
-    """Refuses jobs that wait for an unknown job of another queue, before anything is made."""
+    """Refuse jobs that wait for an unknown job of another queue, before anything is made."""
     own = {f"{call.id}@{call.queue}" for call in calls}
     asked: dict[str, list[str]] = {}
     for call in calls:

@@ -1,9 +1,8 @@
-"""How safe a job is: waits until replicas, or the disk, have what an enqueue wrote, and tells how many have.
+"""Durability of jobs: waits until replicas, or the disk, have what an enqueue wrote, and returns how many have it.
 
-Replication is asynchronous: a master that dies takes with it what it acknowledged a moment before. `WAIT` and `WAITAOF`
-tell how far the others are, for the writes of their own connection. So a small write goes before them on the same
-connection, and a look whether the jobs are there: an answer that was lost and asked for again, or a failover in
-between, must not count for jobs that are nowhere.
+Replication is asynchronous: a master that dies loses what it acknowledged a moment before. `WAIT` and `WAITAOF` return
+how far the replicas are, for the writes of their own connection. So a small write is sent before them on the same
+connection, and a check that the jobs exist: after a lost reply or a failover, missing jobs must not count as durable.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MOST_REPLICAS: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durable:
-    """What an enqueue waits for before it returns: so many replicas, and with `fsync` that it is on disk there too.
+    """What an enqueue waits for before it returns: a number of replicas, and with `fsync` their disks.
 
     With `fsync` the master's own disk counts as well, and without replicas it alone.
     """
@@ -57,7 +56,7 @@ class Durable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durability:
-    """How safe a job was when its enqueue returned: how many replicas had it, and with `fsync` on disk."""
+    """How durable a job was when its enqueue returned: how many replicas had it, and with `fsync` on disk."""
 
     wanted: Durable
     replicas: int
@@ -68,7 +67,7 @@ class Durability:
 
     @property
     def met(self) -> bool:
-        """Whether that is all that was wanted."""
+        """Return whether all of the request was met."""
         return self.found and self.replicas >= self.wanted.replicas and self.on_disk is not False
 
     def __str__(self) -> str:
@@ -79,7 +78,7 @@ class Durability:
 
 
 def read_durable(value: Any) -> Durable | None:
-    """What is wanted: `Durable(…)`, or short a number of replicas; None and False are nothing."""
+    """Return what is requested: `Durable(…)`, or short a number of replicas; None and False are nothing."""
     if value is None or value is False:
         return None
     if isinstance(value, Durable):
@@ -92,9 +91,9 @@ def read_durable(value: Any) -> Durable | None:
 
 
 def confirm(queue: str, job_ids: Sequence[str], wanted: Durable, until: float | None = None) -> Program[Durability]:
-    """Waits until these jobs of one queue are as safe as wanted, at most as long as that says.
+    """Wait until these jobs of one queue are as durable as requested, at most as long as that allows.
 
-    `until` is the end of a wait that several queues share: what is left of it, and at least a moment.
+    `until` is the end of a wait that several queues share; each waits at least a moment.
     """
     if until is None:
         until = time.monotonic() + wanted.timeout

@@ -1,27 +1,27 @@
-"""The errors of qdeck, all with one root, each with a remedy.
+"""The errors of qdeck, with one root, each with a hint.
 
 QdeckError
-├── UsageError (also ValueError)         what the caller passed is wrong; nothing was done
+├── UsageError (also ValueError)         an argument is invalid; nothing was done
 │   ├── InvalidName                      a queue name that does not fit the grammar
 │   ├── InvalidOption                    an option out of its range, or a wrong URL
 │   ├── InvalidFilter                    a filter that does not parse; points at the place
 │   ├── PayloadTooLarge                  arguments over the size limit
 │   ├── PayloadNotSerializable           arguments that are not JSON
-│   ├── UnknownDependency                waits for a job that is not there
-│   └── DependencyCycle                  jobs that wait for each other
+│   ├── UnknownDependency                a job waits for one that does not exist
+│   └── DependencyCycle                  jobs that wait for each other in a circle
 ├── UnknownTask (also LookupError)       no such task in the app
 ├── UnknownJob (also LookupError)        no such job in the queue
-├── ServerUnreachable (also ConnectionError)  no answer from the server; `cause` says why
-├── NotAllowed (also PermissionError)    the server or a read-only deck refuses
+├── ServerUnreachable (also ConnectionError)  the server does not answer; `cause` is the reason
+├── NotAllowed (also PermissionError)    the server, or a read-only context, refuses
 ├── ServerRefused                        the server cannot take writes now (memory, disk, replica)
-├── OutcomeUnknown                       sent, no answer: may or may not have happened; safe to repeat
-├── NotDurable                           enqueued, and not as safe as was asked for
+├── OutcomeUnknown                       sent without a reply: it may have happened; safe to repeat
+├── NotDurable                           enqueued, but not as durable as requested
 ├── LayoutMismatch                       the queue was written by another version of qdeck
 ├── ResultTimeout (also TimeoutError)    the job did not end in time
-├── JobFailed                            the job whose result was asked for is dead or cancelled
+├── JobFailed                            the job whose result was requested is dead or cancelled
 ├── Reject                               raised by a handler: do not retry
 ├── Retry                                raised by a handler: run again, after a delay
-├── LeaseLost                            the job belongs to another worker now
+├── LeaseLost                            another worker has the job now
 ├── TimeLimitExceeded (also TimeoutError) the handler ran past its time limit
 └── JobCancelled                         the job was cancelled while it ran
 """
@@ -32,7 +32,7 @@ from enum import StrEnum
 
 
 class QdeckError(Exception):
-    """Root of every error of qdeck: `str(error)` names the value, `error.hint` the remedy."""
+    """The root of all errors of qdeck: `str(error)` names the value, `error.hint` the remedy."""
 
     def __init__(self, message: str = "", *, hint: str = "") -> None:
         super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
@@ -40,7 +40,7 @@ class QdeckError(Exception):
 
 
 class UsageError(QdeckError, ValueError):
-    """What the caller passed is wrong; nothing was done."""
+    """An argument is invalid; nothing was done."""
 
 
 class InvalidName(UsageError):
@@ -68,7 +68,7 @@ class PayloadNotSerializable(UsageError):
 
 
 class UnknownDependency(UsageError):
-    """A job waits for a job that is not there."""
+    """A job waits for a job that does not exist."""
 
 
 class DependencyCycle(UsageError):
@@ -97,7 +97,7 @@ class UnreachableCause(StrEnum):
 
 
 class ServerUnreachable(QdeckError, ConnectionError):
-    """The server does not answer; `cause` says why, and `server` is its host and port, empty for a socket file."""
+    """The server does not answer; `cause` is the reason, and `server` its host and port, empty for a socket file."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ServerUnreachable(QdeckError, ConnectionError):
 
 
 class NotAllowed(QdeckError, PermissionError):
-    """The server, or a read-only deck, refuses this."""
+    """The server, or a read-only context, refuses this."""
 
 
 class ServerRefused(QdeckError):
@@ -121,7 +121,7 @@ class ServerRefused(QdeckError):
 
 
 class OutcomeUnknown(QdeckError):
-    """It was sent and no answer came: it may have happened, and it is safe to repeat."""
+    """A request was sent without a reply: it may have happened, and it is safe to repeat."""
 
 
 class LayoutMismatch(QdeckError):
@@ -150,11 +150,11 @@ class ResultTimeout(QdeckError, TimeoutError):
 
 
 class JobFailed(QdeckError):
-    """The job whose result was asked for is dead or was cancelled."""
+    """The job whose result was requested is dead or cancelled."""
 
 
 class Reject(QdeckError):
-    """Raise this in a handler to send the job to the dead letters without another try."""
+    """Raise this in a handler to send the job to the dead letters without another attempt."""
 
 
 class Retry(QdeckError):
@@ -166,7 +166,7 @@ class Retry(QdeckError):
 
 
 class LeaseLost(QdeckError):
-    """The job belongs to another worker now; what this run does is not counted."""
+    """Another worker has the job now; the result of this attempt is not counted."""
 
 
 class TimeLimitExceeded(QdeckError, TimeoutError):

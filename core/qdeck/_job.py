@@ -22,7 +22,7 @@ _LONGEST_PAUSE: Final = 0.1
 
 
 class JobStatus(NamedTuple):
-    """A job's state and, when it ended, what it left."""
+    """A job's state and, when it ended, its result or failure."""
 
     state: str
     result: bytes | None
@@ -30,7 +30,7 @@ class JobStatus(NamedTuple):
 
 
 def look(queue: str, job_id: str) -> Program[JobStatus]:
-    """Reads a job's state and result with plain reads."""
+    """Read a job's state and result with plain reads."""
     states = ("done", "dead", "cancelled", "running", "ready", "delayed", "blocked")
     *scores, result, events = yield [
         *((b"ZSCORE", keys.key(queue, state), job_id) for state in states),
@@ -43,20 +43,20 @@ def look(queue: str, job_id: str) -> Program[JobStatus]:
 
 
 class Connected(Protocol):
-    """What a job needs of the app that enqueued it."""
+    """The part of an app that a job needs."""
 
     @property
     def client(self) -> SyncClient:
-        """The synchronous client."""
+        """Return the blocking client."""
 
     def aclient(self) -> AsyncClient:
-        """The client of the running event loop."""
+        """Return the client of the running event loop."""
 
 
 class Job:
-    """A job on the server. `created` is false when a job of this unique name, or this id, was there already.
+    """A job on the server. `created` is false when a job of this unique name, or this id, existed.
 
-    `durable` tells how safe it was when its enqueue returned, if that was asked for.
+    `durable` is how durable it was when its enqueue returned, if that was requested.
     """
 
     __slots__ = ("_app", "created", "durable", "id", "queue")
@@ -72,15 +72,15 @@ class Job:
         return f"<Job {self.id} on {self.queue}>"
 
     def state(self) -> str:
-        """The job's state now; `unknown` when it ended so long ago that it was dropped, or never was."""
+        """Return the job's state now; `unknown` when it ended so long ago that it was dropped, or never existed."""
         return self._app.client.run(look(self.queue, self.id)).state
 
     async def astate(self) -> str:
-        """The job's state now, in asyncio."""
+        """Return the job's state now, in asyncio."""
         return (await self._app.aclient().run(look(self.queue, self.id))).state
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the job returned; waits for its end, at most `timeout` seconds."""
+        """Return the job's result; wait for its end, at most `timeout` seconds."""
         wait = _Wait(self, timeout)
         while True:
             seen = self._app.client.run(look(self.queue, self.id))
@@ -89,7 +89,7 @@ class Job:
             time.sleep(wait.pause())
 
     async def aresult(self, timeout: float | None = None) -> Any:
-        """What the job returned, in asyncio; waits for its end, at most `timeout` seconds."""
+        """Return the job's result, in asyncio; wait for its end, at most `timeout` seconds."""
         wait = _Wait(self, timeout)
         while True:
             seen = await self._app.aclient().run(look(self.queue, self.id))
@@ -102,7 +102,7 @@ class Job:
         return self._app.client.run(programs.call(self._cancel_op()))[0]
 
     async def acancel(self) -> str:
-        """Cancels the job, in asyncio."""
+        """Cancel the job, in asyncio."""
         return (await self._app.aclient().run(programs.call(self._cancel_op())))[0]
 
     def _cancel_op(self) -> transitions.Transition[list[str]]:
@@ -160,9 +160,9 @@ def _describe(event: codec.Event) -> str:
 
 
 class NotDurable(QdeckError):
-    """The jobs are enqueued, and not as safe as was asked for.
+    """The jobs are enqueued, but not as durable as requested.
 
-    `jobs` are all jobs of the call; `job.durable` of each says how many replicas have it.
+    `jobs` are all jobs of the call; `job.durable` of each has the number of replicas that have it.
     """
 
     def __init__(self, message: str = "", *, jobs: Sequence[Job] = (), hint: str = "") -> None:

@@ -13,7 +13,7 @@ from qdeck._errors import QdeckError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """The job that runs here: `attempt` counts from 1, `lease_lost` is set when the job is another worker's now."""
+    """The job that runs here: `attempt` counts from 1, `lease_lost` is set when another worker has the job."""
 
     id: str
     queue: str
@@ -34,7 +34,7 @@ running: ContextVar[Any] = ContextVar("qdeck_running", default=None)
 
 
 def current_job() -> JobContext:
-    """The job that the calling handler runs."""
+    """Return the job that the calling handler runs."""
     run = running.get()
     if run is None:
         raise QdeckError("no job runs here", hint="call current_job() inside a handler")
@@ -44,7 +44,7 @@ def current_job() -> JobContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A job that died, as its failure handler gets it."""
+    """A dead job, as its failure handler receives it."""
 
     id: str
     queue: str
@@ -63,7 +63,7 @@ class Failure:
 
 
 def read_failure(queue: str, body: bytes) -> Failure:
-    """Reads the body of a failure handler's job, made by the script that buried the job."""
+    """Read the body of a failure handler's job, written by the script that buried the job."""
     job_id, raw_head, raw_attempts, raw_events, call = codec.read_netstrings(body)
     head, attempts, events = codec.read_head(raw_head), codec.read_attempts(raw_attempts), codec.read_events(raw_events)
     last = events[-1] if events else codec.Event(0, "dead", {})

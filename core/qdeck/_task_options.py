@@ -32,7 +32,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How the jobs of a task are run. Durations are milliseconds here; callers give seconds or a `timedelta`."""
+    """How to run the jobs of a task. Durations are milliseconds here; callers give seconds or a `timedelta`."""
 
     queue: str
     retries: int = RETRIES
@@ -48,14 +48,15 @@ class Options:
     process: bool = False
 
     def backoff_text(self) -> str | None:
-        """The policy as a head carries it; none for the default."""
+        """Return the policy as a head carries it; None for the default."""
         if (self.backoff, self.retry_delay_ms, self.max_delay_ms) == ("exponential", RETRY_DELAY_MS, MAX_DELAY_MS):
             return None
         return f"{self.backoff[0].upper()} {self.retry_delay_ms} {self.max_delay_ms}"
 
 
 def retry_delay_ms(backoff: str | None, attempt: int, jitter: float) -> int:
-    """How long to wait after the failed run number `attempt`. `jitter` is from 0 to 1 and spreads by a quarter."""
+    """Return how long to wait after the failed attempt number `attempt`. `jitter` is from 0 to 1 and spreads by a
+    quarter."""
     words = (backoff or f"E {RETRY_DELAY_MS} {MAX_DELAY_MS}").split(" ")
     if len(words) != 3:
         raise UnreadableRecord(f"its backoff is not one: {backoff!r}")
@@ -68,12 +69,12 @@ def retry_delay_ms(backoff: str | None, attempt: int, jitter: float) -> int:
 
 
 def option_names() -> tuple[str, ...]:
-    """The words a task takes; a call takes them with an underscore before."""
+    """Return the options that a task takes; a call takes them with an underscore before."""
     return tuple(field.name.removesuffix("_ms") for field in fields(Options))
 
 
 def read_options(given: dict[str, Any], base: Options) -> Options:
-    """Options changed by what a task declares or a call overrides."""
+    """Return options changed by what a task declares or a call overrides."""
     changed: dict[str, Any] = {}
     for name, value in given.items():
         reader = _READERS.get(name)
@@ -87,7 +88,7 @@ def read_options(given: dict[str, Any], base: Options) -> Options:
 
 
 def read_task_name(text: Any) -> str:
-    """A task's name, as a head can carry it."""
+    """Return a task's name, as a head can carry it."""
     if not isinstance(text, str) or not _TASK.fullmatch(text):
         raise InvalidOption(
             f"task name {text!r} is not valid",
@@ -97,7 +98,7 @@ def read_task_name(text: Any) -> str:
 
 
 def read_priority(name: str, value: Any) -> int:
-    """A priority given by name or number."""
+    """Return a priority given by name or number."""
     if isinstance(value, str) and value.upper() in Priority.__members__:
         return int(Priority[value.upper()])
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_PRIORITY:
@@ -109,7 +110,7 @@ def read_priority(name: str, value: Any) -> int:
 
 
 def read_duration(name: str, value: Any) -> int:
-    """A duration in seconds or as `timedelta`, as milliseconds."""
+    """Return a duration in seconds or as `timedelta`, as milliseconds."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds != seconds:
         raise InvalidOption(f"{name} is {value!r}", hint="give seconds as a number, or a timedelta")
@@ -150,7 +151,7 @@ def _read_task(_name: str, value: Any) -> str | None:
 
 
 def read_bool(name: str, value: Any) -> bool:
-    """True or False, and nothing that only counts as such: `_unique="CloneUrl"` is a mistake."""
+    """Return True or False; refuse values that only count as such: `_unique="CloneUrl"` is a mistake."""
     if isinstance(value, bool):
         return value
     raise InvalidOption(f"{name} is {value!r}", hint="give True or False")
@@ -179,7 +180,7 @@ _READERS: Final[dict[str, tuple[str, Any]]] = {
 
 
 def read_due(value: datetime | float) -> int:
-    """A moment as milliseconds since the epoch."""
+    """Return a moment as milliseconds since the epoch."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidOption(f"_at is {value!r}", hint="give a datetime with a time zone, such as datetime.now(UTC)")
@@ -194,14 +195,14 @@ def read_due(value: datetime | float) -> int:
 
 
 def read_job_name(value: Any) -> str:
-    """A job's name: any line of text of 1 to 200 characters."""
+    """Return a job's name: any line of text of 1 to 200 characters."""
     if isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable():
         return value
     raise InvalidOption(f"_name is {value!r}", hint="give 1 to 200 printable characters on one line")
 
 
 def read_tags(value: Any) -> tuple[str, ...]:
-    """Tags: short words without commas."""
+    """Return tags: short words without commas."""
     if (
         not isinstance(value, list | tuple | set | frozenset)
         or len(value) > MAX_TAGS

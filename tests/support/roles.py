@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from qdeck._rules import rights
+from qdeck._rules import role_rights
 
 if TYPE_CHECKING:
     import redis
@@ -22,7 +22,7 @@ class Roles:
 
         The prefix is written into the patterns as docs/rights.md says.
         """
-        line = rights.line(role, **options)
+        line = role_rights.line(role, **options)
         if prefix:
             line = line.replace("~{*}", f"~{{{prefix}:*}}").replace("~*:", f"~{prefix}:*:")
         user = f"qdeck-{role}"

@@ -25,10 +25,10 @@ __all__ = [
     "NO_STATE",
     "Check",
     "Code",
-    "Failure",
     "Finding",
     "HistoryEvent",
     "JobDetail",
+    "JobFailure",
     "JobLocation",
     "JobRecord",
     "Page",
@@ -245,7 +245,7 @@ class HistoryEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class JobFailure:
     """The last failure of a job. `class_name` is the bare class, or the event that replaces one."""
 
     kind: str
@@ -260,7 +260,7 @@ class JobDetail(JobRecord):
     """Everything about one job."""
 
     history: tuple[HistoryEvent, ...] = ()
-    failure: Failure | None = None
+    failure: JobFailure | None = None
     depends_on: tuple[str, ...] = ()
     dependents: tuple[str, ...] = ()
     more_dependents: bool = False

@@ -86,7 +86,7 @@ def _oldest(past_flows: PastFlows, now: int, flow: history.Flow, window_ms: int)
 
 
 @dataclass(slots=True)
-class Part:
+class QueueChunk:
     """Queues that are read in one round trip, and when they were read."""
 
     names: list[str]
@@ -102,7 +102,7 @@ class RefreshCache:
     named_ms: int = 0
     unregistered: keyspace_scan.UnregisteredQueues = field(default_factory=keyspace_scan.UnregisteredQueues)
     searched_ms: int = 0  # by this machine's clock, as no other is known when a look begins
-    parts: list[Part] = field(default_factory=list)
+    parts: list[QueueChunk] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)  # new ones, to be read at the next look
     known: dict[str, CountedQueue] = field(default_factory=dict)
     details: dict[str, Detail] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class RefreshCache:
             self.known = {name: self.known[name] for name in found if name in self.known}
             self.details = {name: self.details[name] for name in found if name in self.details}
             read_ms = min((part.read_ms for part in self.parts), default=0)
-            self.parts = [Part(found[at : at + CHUNK], read_ms) for at in range(0, len(found), CHUNK)]
+            self.parts = [QueueChunk(found[at : at + CHUNK], read_ms) for at in range(0, len(found), CHUNK)]
 
 
 def _call(queue: str) -> Command:
@@ -320,7 +320,7 @@ def _read_counts(
     return frozenset(fresh)
 
 
-def _parts_due(cache: RefreshCache, visible: Collection[str] | None) -> list[Part]:
+def _parts_due(cache: RefreshCache, visible: Collection[str] | None) -> list[QueueChunk]:
     """Return the parts of this refresh: all of a few queues; of very many the visible ones and the next in turn."""
     unread, cache.unread = cache.unread, set()
     if visible is None or len(cache.names) <= PORTION or not cache.known:
@@ -334,7 +334,7 @@ def _parts_due(cache: RefreshCache, visible: Collection[str] | None) -> list[Par
         cache.next_part += 1
     taken = {name for part in due for name in part.names}
     wanted = [name for name in {*visible, *unread} if name not in taken and (name in cache.known or name in unread)]
-    return [*(Part(wanted[at : at + CHUNK]) for at in range(0, len(wanted), CHUNK)), *due]
+    return [*(QueueChunk(wanted[at : at + CHUNK]) for at in range(0, len(wanted), CHUNK)), *due]
 
 
 def _shared(reply: Any) -> bytes:

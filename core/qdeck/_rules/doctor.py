@@ -1,4 +1,4 @@
-"""What qdeck finds of a server and of its own setup, and what it can and cannot do there. Nothing is written."""
+"""The doctor: checks a server and qdeck's own setup, and what this user may do. It writes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qdeck._formatting import counted
 from qdeck._redis import reads
 from qdeck._redis.commands import NO_SCRIPT, Command, ask
 from qdeck._redis.errors import LOST, is_error
-from qdeck._rules import rights, unreadable
+from qdeck._rules import role_rights, unreadable_values
 
 if TYPE_CHECKING:
     from qdeck._deck.model import Check, ServerInfo, Snapshot
@@ -38,7 +38,7 @@ _OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorCheck:
-    """One thing that was checked. `ok` is None when it cannot be known; `code` is that of what was found."""
+    """One check. `ok` is None when it cannot be known; `code` is that of its finding."""
 
     name: str
     ok: bool | None
@@ -49,14 +49,14 @@ class DoctorCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """All that was checked; `error` is why the server could not be asked."""
+    """All checks; `error` is why the server could not be checked."""
 
     checks: tuple[DoctorCheck, ...]
     error: QdeckError | None = None
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing needs mending."""
+        """Return whether there is nothing to repair."""
         return all(check.ok is not False for check in self.checks)
 
 
@@ -81,7 +81,7 @@ def diagnose(
 
 
 def setup(configuration: Configuration, target: Target) -> list[DoctorCheck]:
-    """What the configuration says."""
+    """Return the checks of the configuration."""
     if configuration.file is None:
         where = "there is no qdeck.toml: defaults, with purge and health off in the agent"
     else:
@@ -123,7 +123,7 @@ def _server(
     found.append(_version(server))
     found.append(_clock(reads.stamp(stamp), before, after))
     names = [adapter.name for adapter in (*adapters.foreign, adapters.native)]
-    hint = rights.line("viewer" if found_read_only else "operator", names, user)
+    hint = role_rights.line("viewer" if found_read_only else "operator", names, user)
     looking = yield from _may_look(hint)
     found.append(looking)
     if found_read_only:
@@ -171,7 +171,7 @@ def _clock(server_ms: int | None, before: int, after: int) -> DoctorCheck:
 
 
 def _probes() -> list[Command]:
-    """Every read command that looking uses, on keys that nobody has."""
+    """Return every read command that a refresh uses, on keys that do not exist."""
 
     def key(part: str) -> bytes:
         return keys.key(_QUEUE, part)
@@ -218,7 +218,7 @@ def _told(call: Command) -> str:
 
 
 def _changes() -> list[Command]:
-    """Every command that the scripts use, and what it takes to run them, each with a key."""
+    """Return every command that the scripts use, and what it takes to run them, each with a key."""
     used = {word for name in scripts.NAMES for word in _CALL.findall(scripts.load(name).source.decode())}
     words = sorted({word.upper() for word in used} | {"BLPOP", "HSETNX", "XDEL"})
     key = keys.key(_QUEUE, "meta")
@@ -262,7 +262,7 @@ def _may_change(user: str | None, hint: str) -> Program[DoctorCheck]:
 
 
 def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[DoctorCheck]:
-    """Whether this user's key patterns open the queues that exist: the other checks use keys of their own."""
+    """Check whether this user's key patterns match the existing queues: the other checks use keys of their own."""
     try:
         names = (yield from native_queues.names(native_queues.RefreshCache()))[:_QUEUES_CHECKED]
     except LOST:
@@ -323,7 +323,7 @@ def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
         seen = yield from adapters.look(())
         rows = yield from workers.list_workers()
         notices = list(seen.notices)
-        broken = yield from unreadable.check(seen, adapters, notices)
+        broken = yield from unreadable_values.check(seen, adapters, notices)
     except LOST:
         raise
     except QdeckError as error:

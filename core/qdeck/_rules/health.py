@@ -15,7 +15,7 @@ from qdeck._deck.model import Check, Finding, QueueRef, QueueRow, Snapshot, Stat
 from qdeck._errors import QdeckError
 from qdeck._formatting import counted
 from qdeck._redis.errors import LOST
-from qdeck._rules import unreadable
+from qdeck._rules import unreadable_values
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueHealth:
-    """One state of one queue. With many jobs the ages come from a sample, and `exact` is false."""
+    """One state of one queue. With many jobs the ages are from a sample, and `exact` is false."""
 
     size: int | None
     oldest_age: float | None = None
@@ -41,7 +41,7 @@ class QueueHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHealth:
-    """Jobs of one task that run, and that wait to run, as another system counts them itself."""
+    """Running and waiting jobs of one task, as another system counts them."""
 
     active: int | None
     pending: int | None
@@ -49,7 +49,7 @@ class TaskHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingRates:
-    """Jobs a minute, by the difference of two looks."""
+    """Jobs a minute, from the difference of two refreshes."""
 
     enqueued: float
     ended: float
@@ -57,7 +57,7 @@ class ProcessingRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """What is wrong, in numbers; None where it could not be counted."""
+    """Numbers of errors; None where they could not be counted."""
 
     dead: int | None
     stuck: int | None
@@ -69,7 +69,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """The health of a deck at one moment. `queues` is state → queue → numbers."""
+    """The health of a server's queues at one moment. `queues` is state → queue → numbers."""
 
     at_ms: int
     status: Status
@@ -86,7 +86,7 @@ class HealthReport:
 
 
 def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Program[HealthReport]:
-    """The report as a program of plain reads."""
+    """Return the report, from plain reads."""
     thresholds = adapters.native.thresholds
     seen = yield from adapters.look()
     notices = list(seen.notices)
@@ -95,7 +95,7 @@ def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Progr
     known = bool(rows) or not seen.queues
     checks = [
         *seen.checks,
-        (yield from unreadable.check(seen, adapters, notices)),
+        (yield from unreadable_values.check(seen, adapters, notices)),
         _orphan_check(measured.orphaned, limits),
         _clock_check(seen),
     ]

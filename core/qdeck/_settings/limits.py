@@ -34,7 +34,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The thresholds of one purge. An age over its threshold is over it; equal is not."""
+    """The thresholds of one purge. A value equal to its threshold is not over it."""
 
     max_pending_age: int = 7200
     max_ready_age: int = 86400
@@ -49,7 +49,7 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings | None = None, changes: Iterable[str] = ()) -> Limits:
-        """The thresholds of a configuration, with `KEY=VALUE` changes for this run."""
+        """Return the thresholds of a configuration, with `KEY=VALUE` changes for this run."""
         given = settings or Settings()
         values = msgspec.structs.asdict(given.purge) | msgspec.structs.asdict(given.dead_letters)
         limits = cls(**{name: values[name] for name in cls.__dataclass_fields__})
@@ -58,7 +58,7 @@ class Limits:
         return limits
 
     def changed(self, change: str) -> Limits:
-        """With one `KEY=VALUE`: the key is that of the configuration, or the name of the rule."""
+        """Return them with one `KEY=VALUE`: the key is that of the configuration, or the name of the rule."""
         name, equals, value = change.partition("=")
         name, value = name.strip(), value.strip()
         if not equals:
@@ -107,7 +107,7 @@ def used_rules(rules: Iterable[str], limits: Limits) -> list[UsedRule]:
 
 
 def _number(key: str, value: str) -> int | float:
-    """A threshold as it was typed: in the unit of its key, or with a unit of its own (90s 15m 2h 7d)."""
+    """Return a threshold as it was typed: in the unit of its key, or with a unit of its own (90s 15m 2h 7d)."""
     hours = key == "dlq_ttl"
     age = _AGE.fullmatch(value)
     hint = f"write {key}=N" + (" in hours" if hours else " in seconds") + ", or with a unit: 90s 15m 2h 7d"

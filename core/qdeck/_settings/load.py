@@ -37,14 +37,14 @@ _HEX: Final = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 def own_file() -> Path:
-    """Where the user's own configuration file is, if there is one."""
+    """Return the user's own configuration file, if there is one."""
     import platformdirs
 
     return platformdirs.user_config_path("qdeck") / "config.toml"
 
 
 def load(given: str | Path | None = None) -> Configuration:
-    """The configuration of the file that is named or found; the defaults where there is none.
+    """Return the configuration of the named or found file; the defaults without one.
 
     Found is `./qdeck.toml` when it is trusted, then the user's own. Whatever is read, the production contexts and
     the read-only ones of the user's own file hold as well.
@@ -67,7 +67,7 @@ def load(given: str | Path | None = None) -> Configuration:
 
 
 def with_own(found: Configuration) -> Configuration:
-    """A configuration with the protected contexts of the user's own file, which no other file hides.
+    """Return a configuration with the protected contexts of the user's own file, which no other file hides.
 
     Where it has another context of the same name, both stay: that one becomes as strict.
     """
@@ -85,7 +85,7 @@ def with_own(found: Configuration) -> Configuration:
 
 
 def _strangers(data: bytes) -> dict[str, ContextSettings]:
-    """The production contexts of a file that is not trusted: they can make a server stricter, and nothing else.
+    """Return the production contexts of a file that is not trusted: they can only make a server stricter.
 
     Only those without variables, because the name of a server must not reveal the value of one.
     """
@@ -117,13 +117,13 @@ def _read_here(file: Path) -> bytes:
 
 
 def _read_bytes(file: Path) -> bytes:
-    """At most one byte more than a configuration may have."""
+    """Read at most one byte more than a configuration may have."""
     with file.open("rb") as source:
         return source.read(_MOST_BYTES + 1)
 
 
 def read_file(file: Path, hint: str = "name a configuration file") -> tuple[Configuration, bytes]:
-    """Read and check one file alone; gives its bytes, too, so that what was checked is what is trusted."""
+    """Read and check one file alone; return its bytes, too, so that the checked text is the trusted one."""
     try:
         data = _read_bytes(file)
     except OSError as error:
@@ -134,7 +134,7 @@ def read_file(file: Path, hint: str = "name a configuration file") -> tuple[Conf
 
 
 def _load_own(own: Path) -> Configuration:
-    """The user's own file; the defaults only where there is none, as one that cannot be read may protect servers."""
+    """Return the user's own file; the defaults only without one: a file that cannot be read may protect servers."""
     try:
         own.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -156,7 +156,8 @@ def _decode(data: bytes, file: Path) -> Configuration:
 
 
 def read_text(text: str, file: Path | None = None, *, is_trusted: bool = True) -> Configuration:
-    """Checks the text of a configuration. One that is not trusted has no adapter loaded: its settings are left out."""
+    """Check the text of a configuration. For one that is not trusted no adapter is loaded: their settings are left
+    out."""
     import tomllib
 
     name = str(file or FILE_NAME)
@@ -205,7 +206,7 @@ def _convert(value: Any, kind: Any, path: str, name: str) -> Any:
 
 
 def _check_names(value: Any, kind: Any, path: str, name: str) -> None:
-    """Raises for the first name that is no setting, with the one that was meant perhaps."""
+    """Raise for the first name that is not a setting, with a similar one."""
     if not isinstance(value, dict) or not _is_table(kind):
         return
     kinds = {field.name: field.type for field in msgspec.structs.fields(kind)}

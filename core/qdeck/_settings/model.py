@@ -52,7 +52,7 @@ class UsedRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[purge]`: which leftovers go, and whether the agent removes them by itself. Ages are seconds."""
+    """`[purge]`: what a purge removes, and whether the agent purges periodically. Ages are seconds."""
 
     purge_enabled: bool = False
     purge_interval: Interval = 3600
@@ -87,7 +87,7 @@ class DeadLetters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Health(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[health]`: thresholds, and whether the agent looks by itself."""
+    """`[health]`: thresholds, and whether the agent checks periodically."""
 
     health_check_enabled: bool = False
     health_check_interval: Interval = 300
@@ -95,7 +95,7 @@ class Health(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[agent]`: what `qdeck agent` does besides."""
+    """`[agent]`: other tasks of `qdeck agent`."""
 
     http: str | None = None
     """HOST:PORT of its API."""
@@ -153,7 +153,7 @@ class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def is_protected(self) -> bool:
-        """Whether it says that its server may not be written to just so."""
+        """Return whether its server may not be written to without a ceremony."""
         return self.is_production or self.read_only
 
     def __repr__(self) -> str:
@@ -173,7 +173,7 @@ Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=100)]
 
 
 class Masking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[masking]`: names of fields whose values are masked besides, and names that are not secret."""
+    """`[masking]`: more names of fields to mask, and names that are not secret."""
 
     add: Patterns = ()
     """Such as `session_id` or `*_iban`; case and what separates words do not matter."""

@@ -1,4 +1,4 @@
-"""Writes single settings into a `qdeck.toml`: what sets them changes, all else stays as it is."""
+"""Writes single settings into a `qdeck.toml`; all other text stays as it is."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Value = int | float | bool | list[str]
 
 
 def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
-    """Sets these keys, given as table and key, in a file; gives the configuration as it is then.
+    """Set these keys, given as table and key, in a file; return its new configuration.
 
-    The text is checked before it takes the place of the old one, in one step: nobody ever reads half of it.
+    The text is checked before it replaces the old one, in one step: no program ever reads half of it.
     """
     try:
         before = file.read_bytes()
@@ -47,7 +47,7 @@ def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
 
 
 def with_setting(text: str, table: str, key: str, value: Value) -> str:
-    """The text of a configuration with one setting changed, or added to its table, which is added where it lacks."""
+    """Return the text of a configuration with one setting changed, or added to its table."""
     import tomlkit
 
     document: Any = tomlkit.parse(text)

@@ -1,4 +1,4 @@
-"""Where healthy ends. Names, units and defaults are those of VMPooler: its settings can be carried over."""
+"""Thresholds of health. Names, units and defaults are those of VMPooler: its settings can be carried over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Percent = Annotated[int, Meta(ge=1, le=100)]
 
 
 class Thresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The thresholds of the verdict. Each is the last value that is still good: over it is over it."""
+    """The thresholds of health. Each is the last value that is still good."""
 
     pending_queue_max: Count = 100
     """Delayed jobs of one queue whose time has come and that nobody put in line; twice as many are critical."""
@@ -35,5 +35,5 @@ class Thresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def stuck_age_ms(self) -> int:
-        """`stuck_vm_age_threshold` in ms."""
+        """Return `stuck_vm_age_threshold` in ms."""
         return self.stuck_vm_age_threshold * 1000

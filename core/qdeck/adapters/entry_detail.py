@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from qdeck._deck.model import Failure, JobDetail, JobRecord
+from qdeck._deck.model import JobDetail, JobFailure, JobRecord
 
 if TYPE_CHECKING:
     from qdeck.adapters.model import Entry, Seen
@@ -35,7 +35,7 @@ def detail_of(entry: Entry) -> JobDetail:
     failure = None
     if entry.error is not None or entry.message is not None:
         at = entry.failed_ms if entry.failed_ms is not None else entry.since_ms or 0
-        failure = Failure(kind="failed", at_ms=at, class_name=entry.error or "Error", message=entry.message or "")
+        failure = JobFailure(kind="failed", at_ms=at, class_name=entry.error or "Error", message=entry.message or "")
     return EntryDetail(
         **facts, failure=failure, log=entry.log, depends_on=entry.depends_on, body_bytes=len(entry.body or b""),
         seen=entry.seen, problem=entry.problem,

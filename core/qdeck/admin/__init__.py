@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from qdeck._deck.masking import mask_text
     from qdeck._deck.model import (
         Check,
-        Failure,
         Finding,
         HistoryEvent,
         JobDetail,
+        JobFailure,
         JobLocation,
         JobRecord,
         Page,
@@ -128,7 +128,6 @@ __all__ = [
     "Draft",
     "Dropped",
     "Entry",
-    "Failure",
     "Feature",
     "Filter",
     "Finding",
@@ -140,6 +139,7 @@ __all__ = [
     "HealthReport",
     "HistoryEvent",
     "JobDetail",
+    "JobFailure",
     "JobLocation",
     "JobOutcome",
     "JobRecord",
@@ -242,7 +242,7 @@ _HOMES: Final = {
     "qdeck.adapters.native": "newest_first",
     "qdeck._deck.masking": "configure_masking=configure mask_text",
     "qdeck._deck.model": (
-        "Check Failure Finding JobLocation HistoryEvent JobDetail JobRecord Page QueueRow ServerInfo Snapshot "
+        "Check JobFailure Finding JobLocation HistoryEvent JobDetail JobRecord Page QueueRow ServerInfo Snapshot "
         "Totals WorkerRow"
     ),
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",

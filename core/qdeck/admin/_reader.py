@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.native.window import Stretch
     from qdeck.adapters.plans import StuckJob
     from qdeck.messages._cleaning import Cleaning
-    from qdeck.messages._tasks import QueuePage, TaskPage
+    from qdeck.messages._task_pages import QueuePage, TaskPage
 
 
 class Reads(Plans):
@@ -352,16 +352,16 @@ class Reads(Plans):
     @reads
     def temporary_tasks(self, *, after: str = "", most: int = 500) -> Program[TaskPage]:
         """Return the tasks that own temporary queues, by name."""
-        from qdeck.messages import _tasks
+        from qdeck.messages import _task_pages
 
-        return _tasks.read_tasks(after=after, most=most)
+        return _task_pages.read_tasks(after=after, most=most)
 
     @reads
     def temporary_queues(self, *, task: str | None = None, start: int = 0, most: int = 500) -> Program[QueuePage]:
         """Return the temporary queues of a task, or of all, those first that expire first."""
-        from qdeck.messages import _tasks
+        from qdeck.messages import _task_pages
 
-        return _tasks.read_queues(task=task, start=start, most=most)
+        return _task_pages.read_queues(task=task, start=start, most=most)
 
     @reads
     def search_temporary(self, cleaning: Cleaning) -> Program[bool]:

@@ -22,8 +22,8 @@ from qdeck._errors import InvalidOption, UsageError
 from qdeck._schedules import store
 from qdeck._schedules.model import Definition
 from qdeck._task_options import Options, read_due, read_job_name, read_options, read_priority, read_task_name
-from qdeck.compat._functions import Functions, check_function
-from qdeck.compat._records import Enqueued, TaskRecord
+from qdeck.compat._ifdb_functions import Functions, check_function
+from qdeck.compat._ifdb_records import Enqueued, TaskRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -113,7 +113,7 @@ class TaskQueue:
         `modules` are those that tasks and failure handlers may come from; without it those of the queue, of the setting
         or of the environment's QDECK_TASK_MODULES.
         """
-        from qdeck.compat._running import run_worker
+        from qdeck.compat._ifdb_worker import run_worker
 
         app = self.worker_app(modules)
         app.client.run(_keep_long(app.queue))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
     from qdeck.messages._removal import CleanReport, Removal, RemovalOutcome
     from qdeck.messages._service import Service
-    from qdeck.messages._tasks import QueuePage, TaskPage, TaskRow
+    from qdeck.messages._task_pages import QueuePage, TaskPage, TaskRow
 
 __all__ = [
     "TIERS",
@@ -55,7 +55,7 @@ _HOMES: Final = {
     "qdeck.messages._registry": "LifeCycleCount TemporaryQueue",
     "qdeck.messages._removal": "CleanReport Removal RemovalOutcome",
     "qdeck.messages._service": "Service",
-    "qdeck.messages._tasks": "QueuePage TaskPage TaskRow",
+    "qdeck.messages._task_pages": "QueuePage TaskPage TaskRow",
 }
 
 if not TYPE_CHECKING:

@@ -19,10 +19,10 @@ from qdeck.adapters.applying import Applier
 from qdeck.adapters.model import NO_QUEUE, Act, Capability, Look
 from qdeck.adapters.plans import Pages, Rule, Weighed
 from qdeck.adapters.undoing import Undoer
-from qdeck.messages import _batch as copies
 from qdeck.messages import _cleaning as cleaning
+from qdeck.messages import _cleaning_batch as copies
 from qdeck.messages import _registry as registry
-from qdeck.messages._batch import Copies, Noted
+from qdeck.messages._cleaning_batch import Copies, Noted
 from qdeck.messages._names import family_of
 from qdeck.messages._removal import Removal, RemovalOutcome, look, remove
 

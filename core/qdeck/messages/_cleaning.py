@@ -12,7 +12,7 @@ from qdeck._redis import reads
 from qdeck._settings.purge_rules import UNUSED_S
 from qdeck.messages import _registry as registry
 from qdeck.messages import _task_lists as task_lists
-from qdeck.messages._batch import CleaningBatch
+from qdeck.messages._cleaning_batch import CleaningBatch
 from qdeck.messages._names import task_of, temporary_name
 from qdeck.messages._removal import CleanReport, Removal, RemovalOutcome, look, remove
 

@@ -16,8 +16,8 @@ from qdeck._redis.errors import is_error
 from qdeck._task_options import read_duration
 from qdeck.messages import _registry as registry
 from qdeck.messages import _transport as transport
-from qdeck.messages._checks import proof_of
 from qdeck.messages._envelopes import DomainAction, DomainActionResponse, new_message_id
+from qdeck.messages._message_checks import proof_of
 from qdeck.messages._names import Names, own_name, segment
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 from qdeck._engine import batch_transitions
 from qdeck._redis import reads, scripts
 from qdeck.messages import _registry as registry
-from qdeck.messages._batch import MOST_ONE, copy_key
+from qdeck.messages._cleaning_batch import MOST_ONE, copy_key
 from qdeck.messages._names import temporary_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck.messages._batch import Copies
+    from qdeck.messages._cleaning_batch import Copies
 
 
 class RemovalOutcome(StrEnum):

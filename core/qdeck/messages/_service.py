@@ -14,12 +14,12 @@ from qdeck._job_context import current_job
 from qdeck._queue_names import QueueType
 from qdeck._worker.attempt import is_final
 from qdeck._worker.worker import Worker
-from qdeck.messages import _checks as checks
 from qdeck.messages import _cleaning as cleaning
+from qdeck.messages import _message_checks as checks
 from qdeck.messages import _transport as transport
-from qdeck.messages._checks import read_allowed
 from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
-from qdeck.messages._incoming import REFUSED_TASK, Follower, Incoming, Subscription
+from qdeck.messages._incoming_messages import REFUSED_TASK, Follower, Incoming, Subscription
+from qdeck.messages._message_checks import read_allowed
 from qdeck.messages._messenger import RETRIES, Messenger
 from qdeck.messages._names import segment
 

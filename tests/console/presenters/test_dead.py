@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qdeck.admin import Entry, Failure, HistoryEvent, JobDetail, JobRecord, Seen, Stuck, StuckCode
+from qdeck.admin import Entry, HistoryEvent, JobDetail, JobFailure, JobRecord, Seen, Stuck, StuckCode
 from qdeck_console.format import length
 from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.parts import PLAIN, in_height
@@ -61,7 +61,7 @@ def test_every_try_of_a_dead_letter_is_told_the_newest_first() -> None:
         HistoryEvent(at_ms=1000 * n, kind="failed", data={"class": "Boom", "message": f"no {n}", "ran_ms": 100 * n})
         for n in range(1, 10)
     )
-    failure = Failure(kind="failed", at_ms=9000, class_name="Boom", message="no 9")
+    failure = JobFailure(kind="failed", at_ms=9000, class_name="Boom", message="no 9")
     job = JobDetail(
         id="id-1", key="k", queue="a:b", state="dead", native_state="dead", task="deliver", retries=8, attempts=9,
         history=ends, failure=failure, failed_ms=9000,

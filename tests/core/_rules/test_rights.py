@@ -15,7 +15,7 @@ from console.cli.test_commands_page import PAGE, RUNS
 from console.test_every_key import WALKS
 from core.adapters.test_conformance import FILL
 from qdeck._engine.keys import MAINTENANCE_TASKS
-from qdeck._rules import rights
+from qdeck._rules import role_rights
 from qdeck.admin import Configuration, DoctorCheck, Settings, Target, Writer
 from qdeck.messages import DomainAction, Messenger, Service
 from support.agents import running
@@ -353,7 +353,7 @@ def test_doctor_finds_queues_whose_keys_are_closed(roles: Roles, role: str) -> N
     name, _, reads = role.partition(" that ")
     url = roles.make(name)
     assert queue_keys(url, name).ok is True
-    closed = [word for word in shlex.split(rights.line(name)) if not word.endswith("~{*}:*")]
+    closed = [word for word in shlex.split(role_rights.line(name)) if not word.endswith("~{*}:*")]
     # Without the right to ask, keys that may only be read cannot be told from open ones.
     roles.raw.execute_command(*closed, *(["%R~{*}:*", "+acl|dryrun"] if reads else []))
     found = queue_keys(url, name)
@@ -377,6 +377,6 @@ def test_a_prefix_closes_the_queues_of_others(roles: Roles) -> None:
     assert roles.raw.execute_command(*dry, "bank:dev:mail:actions", "a", "1") != b"OK"
 
 
-@pytest.mark.parametrize("role", rights.ROLES)
+@pytest.mark.parametrize("role", role_rights.ROLES)
 def test_the_published_lines_are_those_that_are_tested(role: str) -> None:
-    assert rights.line(role) in (ROOT / "core/docs/rights.md").read_text()
+    assert role_rights.line(role) in (ROOT / "core/docs/rights.md").read_text()

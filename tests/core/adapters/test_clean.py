@@ -9,7 +9,7 @@ import pytest
 
 from qdeck.admin import Writer
 from qdeck.messages import _registry as registry
-from qdeck.messages._batch import MOST_ONE
+from qdeck.messages._cleaning_batch import MOST_ONE
 from qdeck.testing.adapters import values
 from qdeck_console.__main__ import main
 from support.temporary import age

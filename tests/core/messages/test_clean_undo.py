@@ -11,7 +11,7 @@ import pytest
 from qdeck._deck.reasons import SkipCode
 from qdeck.admin import Writer
 from qdeck.messages import DomainQueueManager, TaskCleaning
-from qdeck.messages import _batch as cleaned
+from qdeck.messages import _cleaning_batch as cleaned
 from support.temporary import OWN, age
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 import qdeck
 from qdeck.messages import DomainAction, Messenger, SyncDomainQueueManager, response_to
 from qdeck.messages import _transport as transport
-from qdeck.messages._incoming import Follower
+from qdeck.messages._incoming_messages import Follower
 from support.temporary import OWN
 from support.waiting import until
 
@@ -120,7 +120,7 @@ async def test_an_answer_that_cannot_be_read_is_told_and_leaves_nothing(client: 
 async def test_a_callback_that_comes_after_the_time_of_its_queue_is_still_found(
     make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._incoming.SWEEP_S", 0.1)
+    monkeypatch.setattr("qdeck.messages._incoming_messages.SWEEP_S", 0.1)
     embedding, ingestion = make_service("embedding"), make_service("ingestion_service")
     got: list[DomainAction] = []
 

@@ -32,7 +32,7 @@ def subscriber(make_service: Callable[..., Service], name: str) -> tuple[Service
 async def test_every_subscriber_gets_every_event(
     make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._incoming.SWEEP_S", 0.1)
+    monkeypatch.setattr("qdeck.messages._incoming_messages.SWEEP_S", 0.1)
     emitter = make_service("ingestion")
     first, got_first = subscriber(make_service, "search")
     second, got_second = subscriber(make_service, "audit")
@@ -50,8 +50,8 @@ async def test_every_subscriber_gets_every_event(
 async def test_an_event_that_a_dead_process_held_is_taken_over(
     make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._incoming.SWEEP_S", 0.05)
-    monkeypatch.setattr("qdeck.messages._incoming.RECLAIM_MS", 50)
+    monkeypatch.setattr("qdeck.messages._incoming_messages.SWEEP_S", 0.05)
+    monkeypatch.setattr("qdeck.messages._incoming_messages.RECLAIM_MS", 50)
     raw.xgroup_create(STREAM, "search", id="$", mkstream=True)
     emitter = make_service("ingestion")
     for n in range(3):
@@ -73,7 +73,7 @@ async def test_an_event_that_a_dead_process_held_is_taken_over(
 async def test_what_one_group_has_not_acknowledged_is_not_trimmed(
     make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._incoming.SWEEP_S", 0.05)
+    monkeypatch.setattr("qdeck.messages._incoming_messages.SWEEP_S", 0.05)
     raw.xgroup_create(STREAM, "asleep", id="0", mkstream=True)
     service, got = subscriber(make_service, "search")
     await serve(service)

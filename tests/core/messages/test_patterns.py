@@ -279,7 +279,7 @@ async def test_a_callback_to_a_queue_that_stays_is_a_job_there(
 async def test_what_a_foreign_service_pushes_to_a_callback_queue_is_found(
     make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._incoming.SWEEP_S", 0.1)
+    monkeypatch.setattr("qdeck.messages._incoming_messages.SWEEP_S", 0.1)
     ingestion = make_service("ingestion_service")
     got: list[DomainAction] = []
 

@@ -16,7 +16,7 @@ from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
 from qdeck.messages import _transport as transport
 from qdeck.messages._envelopes import new_message_id
-from qdeck.messages._incoming import Follower
+from qdeck.messages._incoming_messages import Follower
 from support.temporary import OWN
 from support.waiting import until
 
@@ -64,7 +64,7 @@ POISON = {
 async def test_a_callback_that_cannot_be_read_does_not_stop_the_next(
     kind: str, make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._incoming.SWEEP_S", 0.2)
+    monkeypatch.setattr("qdeck.messages._incoming_messages.SWEEP_S", 0.2)
     service = make_service("ingestion_service")
     got = listen(service)
     for name in ("a", "b"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck.admin import PURGE_RULES, QueueRef, Takes, Writer, load_plan, read_rules
-from qdeck.messages import _batch as copies
+from qdeck.messages import _cleaning_batch as copies
 from qdeck.messages import _registry as registry
 from qdeck.messages._adapter import TemporaryQueueAdapter
 from qdeck.messages._names import family_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from qdeck._deck import payload
-from qdeck._deck.model import NATIVE, Failure, HistoryEvent, JobRecord, State
+from qdeck._deck.model import NATIVE, HistoryEvent, JobFailure, JobRecord, State
 from qdeck._deck.queue_details import stuck_since
 from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec, keys, stored_numbers
@@ -179,7 +179,7 @@ def _failed(row: Row, events: list[Event]) -> int | None:
     return stored_numbers.score_ms(row.score) if at is None and row.state == State.DEAD else at
 
 
-def last_cause(events: list[Event]) -> Failure | None:
+def last_cause(events: list[Event]) -> JobFailure | None:
     """The last thing that went wrong."""
     for event in reversed(events):
         if event.kind in _CAUSES:
@@ -187,11 +187,11 @@ def last_cause(events: list[Event]) -> Failure | None:
     return None
 
 
-def _failure(event: Event) -> Failure:
+def _failure(event: Event) -> JobFailure:
     data = event.data
     named = data.get("class")
     traceback = data.get("traceback")
-    return Failure(
+    return JobFailure(
         kind=event.kind,
         at_ms=event.at_ms,
         # The bare class, as a filter wants it; the traceback has the rest of the name.

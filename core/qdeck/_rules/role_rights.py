@@ -1,4 +1,4 @@
-"""The rights that each role takes on the server, as lines for `ACL SETUSER`."""
+"""The rights that each role needs on the server, as lines for `ACL SETUSER`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MESSAGES: Final = ("task_queues:*", "*:actions", "*:actions:*", "*:responses*",
 
 
 def line(role: str, adapters: Sequence[str] = ADAPTERS, user: str | None = None) -> str:
-    """The command that gives a user what a role takes."""
+    """Return the command that gives a user the rights of a role."""
     read = "%R" if role == "viewer" else ""
     keys = [f"{read}~{pattern}" for pattern in patterns(role, adapters)]
     rules = f"{_CONNECT} {_COMMANDS[role]}"
@@ -37,7 +37,7 @@ def line(role: str, adapters: Sequence[str] = ADAPTERS, user: str | None = None)
 
 
 def patterns(role: str, adapters: Sequence[str] = ADAPTERS) -> list[str]:
-    """The patterns of the keys that a role works on."""
+    """Return the patterns of the keys that a role uses."""
     names = [*(name for name in ADAPTERS if name in adapters), *adapters]
     made = make_all([NATIVE] if role in ("worker", "producer") else dict.fromkeys(names))
     return list(dict.fromkeys([*_OWN, *(key for adapter in made for key in adapter.acl_keys), *_MESSAGES]))

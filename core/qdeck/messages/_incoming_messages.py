@@ -26,8 +26,8 @@ from qdeck._redis.errors import ReplyCode, code_of, is_error
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
 from qdeck.messages import _transport as transport
-from qdeck.messages._checks import why_other_task
 from qdeck.messages._envelopes import DomainAction
+from qdeck.messages._message_checks import why_other_task
 from qdeck.messages._names import segment
 
 if TYPE_CHECKING:

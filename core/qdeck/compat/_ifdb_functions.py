@@ -16,7 +16,7 @@ from qdeck._errors import InvalidOption
 from qdeck._job_context import Failure, current_job
 from qdeck._task_options import Options
 from qdeck._worker.output_capture import write_to_current
-from qdeck.compat._records import TaskRecord
+from qdeck.compat._ifdb_records import TaskRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
