@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackStep:
-    """One step back: whether there is something to do, what, and the label of the key then."""
+    """One step back: whether there is something to do, what, and the label of the key then; without one it is that of
+    the steps after it.
+    """
 
     applies: Callable[[Any], bool]
     run: Callable[[Any], object]
@@ -56,8 +58,7 @@ def back(*steps: BackStep) -> ActionHandler[Any]:
             step.run(screen)
 
     def label(screen: Any) -> str:
-        step = first(screen)
-        return step.label if step is not None else ""
+        return next((step.label for step in steps if step.label and step.applies(screen)), "")
 
     return ActionHandler(
         run=run,
