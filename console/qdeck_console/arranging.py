@@ -10,7 +10,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from qdeck_console.judging import Entry, Judged, RowReason, Severity
+from qdeck_console.judging import Judged, JudgedQueue, RowReason, Severity
 from qdeck_console.widgets.items import Item
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ class Sort(IntEnum):
         return ("worst first", "by name", "by ready", "by dead", "by oldest", "by in/s")[self]
 
 
-def _by_name(entry: Entry) -> tuple[str, str]:
+def _by_name(entry: JudgedQueue) -> tuple[str, str]:
     return entry.row.name, entry.row.adapter
 
 
-def _sort_key(sort: Sort) -> Callable[[Entry], tuple[float | str, ...]]:
-    def worst(e: Entry) -> tuple[float | str, ...]:
+def _sort_key(sort: Sort) -> Callable[[JudgedQueue], tuple[float | str, ...]]:
+    def worst(e: JudgedQueue) -> tuple[float | str, ...]:
         return (e.severity, -(e.row.stuck or 0), -(e.row.dead or 0), -(e.row.ready or 0), *_by_name(e))
 
-    keys: Mapping[Sort, Callable[[Entry], tuple[float | str, ...]]] = {
+    keys: Mapping[Sort, Callable[[JudgedQueue], tuple[float | str, ...]]] = {
         Sort.WORST: worst,
         Sort.NAME: _by_name,
         Sort.READY: lambda e: (-(e.row.ready or 0), *_by_name(e)),
@@ -88,7 +88,7 @@ class Arranged:
 
     judged: Judged = field(default_factory=Judged)
     asked: Asked = field(default_factory=Asked)
-    entries: Sequence[Entry] = ()
+    entries: Sequence[JudgedQueue] = ()
     counts: Mapping[Severity, int] = field(default_factory=lambda: MappingProxyType({}))
     reasons_shown: bool = True
     items: Sequence[Item] = ()
@@ -138,9 +138,9 @@ class Arranger:
                 return
 
     def _steps(self, judged: Judged, asked: Asked, now: float, last_key_at: float) -> Iterator[None]:
-        entries: list[Entry] = []
+        entries: list[JudgedQueue] = []
         yield from self._steady(judged, entries)
-        ordered: list[Entry] = []
+        ordered: list[JudgedQueue] = []
         is_due = now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S
         if is_due or asked.sort is not self._sort or not self._order:
             self._sort, self._sorted_at = asked.sort, now
@@ -157,7 +157,7 @@ class Arranger:
             yield
         yield from self._lay(judged, asked, ordered)
 
-    def _steady(self, judged: Judged, out: list[Entry]) -> Iterator[None]:
+    def _steady(self, judged: Judged, out: list[JudgedQueue]) -> Iterator[None]:
         """The entries with the severity to be shown."""
         shown, following = self._shown, self._next
         is_fresh = judged is not self._counted and judged is not self.arranged.judged
@@ -171,7 +171,7 @@ class Arranger:
             ]
             yield
 
-    def _held(self, entry: Entry, *, is_fresh: bool) -> Entry:
+    def _held(self, entry: JudgedQueue, *, is_fresh: bool) -> JudgedQueue:
         ref, severity = entry.row.ref, entry.severity
         shown = self._shown.setdefault(ref, severity)
         if severity == shown:
@@ -191,9 +191,9 @@ class Arranger:
         """What was said of a queue that is calmer now: a row whose state is shown a moment longer keeps its reason."""
         at = self.arranged.where.get(str(ref))
         row = None if at is None or severity is Severity.FINE else self.arranged.items[at].row
-        return row.reasons if isinstance(row, Entry) else ()
+        return row.reasons if isinstance(row, JudgedQueue) else ()
 
-    def _as_before(self, entries: Sequence[Entry], out: list[Entry]) -> Iterator[None]:
+    def _as_before(self, entries: Sequence[JudgedQueue], out: list[JudgedQueue]) -> Iterator[None]:
         left = {entry.row.ref: entry for entry in entries}
         yield
         for part in _parts(self._order):
@@ -201,7 +201,7 @@ class Arranger:
             yield
         out += left.values()  # new ones
 
-    def _lay(self, judged: Judged, asked: Asked, entries: Sequence[Entry]) -> Iterator[None]:
+    def _lay(self, judged: Judged, asked: Asked, entries: Sequence[JudgedQueue]) -> Iterator[None]:
         """Puts them into lines."""
         severities = [entry.severity for entry in entries]
         counts = {severity: severities.count(severity) for severity in Severity}

@@ -57,7 +57,7 @@ class RowReason(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JudgedQueue:
     """A queue as the list shows it."""
 
     row: QueueRow
@@ -87,11 +87,11 @@ class Entry:
 class Judged:
     """The queues of a picture as a list shows them; `before` has the rows that were others in the picture before."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[JudgedQueue, ...] = ()
     before: Mapping[QueueRef, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
-    by_ref: Mapping[QueueRef, Entry] = field(default_factory=lambda: MappingProxyType({}))
+    by_ref: Mapping[QueueRef, JudgedQueue] = field(default_factory=lambda: MappingProxyType({}))
 
-    def of(self, queue: QueueRef) -> Entry | None:
+    def of(self, queue: QueueRef) -> JudgedQueue | None:
         """One of them."""
         return self.by_ref.get(queue)
 
@@ -100,7 +100,7 @@ class Judge:
     """Gathers the findings on each queue of one picture after the other; a queue that is as it was is left as it is."""
 
     def __init__(self) -> None:
-        self._entries: dict[QueueRef, Entry] = {}
+        self._entries: dict[QueueRef, JudgedQueue] = {}
         self._findings: tuple[Finding, ...] = ()
         self._told: dict[QueueRef, list[Finding]] = {}
         self._severities: Mapping[Code, Status] = {}
@@ -116,7 +116,7 @@ class Judge:
         known, told = self._entries, self._told
         changed: dict[QueueRef, QueueRow] = {}
         nothing: list[Finding] = []
-        entries: dict[QueueRef, Entry] = {}
+        entries: dict[QueueRef, JudgedQueue] = {}
         work = 0
         for row in snapshot.queues:
             ref = row.ref
@@ -150,7 +150,7 @@ class Judge:
         yield
 
 
-def _judged(row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, Status]) -> Entry:
+def _judged(row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, Status]) -> JudgedQueue:
     from qdeck.admin import findings_of  # not before the first frame
 
     reasons = tuple(
@@ -158,7 +158,7 @@ def _judged(row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, St
         for finding in findings_of(row, told, severities)
     )
     severity = reasons[0].severity if reasons else Severity.FINE
-    return Entry(row=row, severity=severity, reasons=reasons, told=told, severities=severities)
+    return JudgedQueue(row=row, severity=severity, reasons=reasons, told=told, severities=severities)
 
 
 def _words(finding: Finding, row: QueueRow) -> str:

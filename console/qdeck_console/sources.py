@@ -32,7 +32,7 @@ _MET: Final = 50  # of the jobs that were read last: behind one of them a list i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ListPart:
     """The jobs of a list from `first` on. `total` is `exact`, or that of `scanned` entries looked at so far.
 
     `reach` is up to where the list can be scrolled: it is shorter than `total` when there are very many matches.
@@ -47,7 +47,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class RangeEnd:
     """Where a stretch of a list ends: a job (none where it was not read yet), and its place when it was last seen."""
 
     id: str
@@ -55,18 +55,18 @@ class End:
     place: int
 
 
-class Source(ABC):
+class JobSource(ABC):
     """A list of jobs of one queue in one state."""
 
     def __init__(self, reader: AsyncReader, ref: QueueRef, state: str, *, newest: bool | None = None) -> None:
         self.reader, self.ref, self.state, self.newest = reader, ref, state, newest
 
     @abstractmethod
-    async def read(self, first: int, count: int, around: str | None = None) -> Part:
+    async def read(self, first: int, count: int, around: str | None = None) -> ListPart:
         """So many jobs from a place on, or around one of them."""
 
     @abstractmethod
-    def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
+    def between(self, first: JobRecord, last: RangeEnd) -> AsyncIterator[Sequence[JobRecord]]:
         """The jobs behind one of the list up to another one, in slices, as they are when each is read."""
 
     async def present(self, jobs: Sequence[JobRecord]) -> list[bool]:
@@ -76,7 +76,7 @@ class Source(ABC):
             found += await self.reader.present(self.ref.name, self.state, ids[at : at + _SLICE])
         return found
 
-    async def with_left(self, part: Part, left: Left, at: int) -> Part:
+    async def with_left(self, part: ListPart, left: Left, at: int) -> ListPart:
         """The same with a job that left the list in its old place, because someone looks at it."""
         here = at - part.first
         if not 0 <= here <= len(part.rows):
@@ -86,15 +86,15 @@ class Source(ABC):
         return replace(part, rows=(*part.rows[:here], left, *part.rows[here:]), reach=part.reach + 1)
 
 
-class Ranked(Source):
+class Ranked(JobSource):
     """A native list without a filter, read by place."""
 
-    async def read(self, first: int, count: int, around: str | None = None) -> Part:
+    async def read(self, first: int, count: int, around: str | None = None) -> ListPart:
         """One or two round trips, however long the list is."""
         found = await self.reader.stretch(self.ref.name, self.state, first, count, newest=self.newest, around=around)
-        return Part(rows=found.jobs, first=found.first, total=found.total, reach=found.total, scanned=found.total)
+        return ListPart(rows=found.jobs, first=found.first, total=found.total, reach=found.total, scanned=found.total)
 
-    async def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
+    async def between(self, first: JobRecord, last: RangeEnd) -> AsyncIterator[Sequence[JobRecord]]:
         """By place, from slice to slice behind the jobs that were read last."""
         met = [first.id]
         while True:
@@ -107,7 +107,7 @@ class Ranked(Source):
             met = [job.id for job in found.jobs[-_MET:]]
 
 
-class Search(Source):
+class JobSearch(JobSource):
     """A list that has to be looked through. It is looked through again when it has been, at a pace of its own."""
 
     most: int = MOST_KEPT
@@ -168,7 +168,7 @@ class Search(Source):
         async with self._one:
             await self._look(0)
 
-    async def read(self, first: int, count: int, around: str | None = None) -> Part:
+    async def read(self, first: int, count: int, around: str | None = None) -> ListPart:
         """What was found until now, each job as it is at this moment."""
         if self._exact or not self._shown or not self._one.locked():  # else someone is at it already
             async with self._one:
@@ -179,7 +179,7 @@ class Search(Source):
         ids = [entry for entry in some if isinstance(entry, str)]
         now = dict(zip(ids, await self.reader.jobs_now(self.ref.name, ids), strict=True)) if ids else {}
         rows = tuple(entry if isinstance(entry, JobRecord) else self._row(entry, now[entry]) for entry in some)
-        return Part(
+        return ListPart(
             rows=rows,
             first=first,
             total=self._total,
@@ -196,7 +196,7 @@ class Search(Source):
             return Left(key=key, id=job_id, code=SkipCode.GONE)
         return Left(key=key, id=job_id, code=SkipCode.MOVED, data=record.state)
 
-    async def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
+    async def between(self, first: JobRecord, last: RangeEnd) -> AsyncIterator[Sequence[JobRecord]]:
         """Of what was found until now."""
         shown = list(self._shown)
         places = {entry if isinstance(entry, str) else entry.key: at for at, entry in enumerate(shown)}
@@ -212,7 +212,7 @@ class Search(Source):
             yield [row for row in rows if row is not None and row.state == self.state]
 
 
-class NativeSearch(Search):
+class NativeSearch(JobSearch):
     """A native list with a filter."""
 
     _walk: Walk
@@ -230,7 +230,7 @@ class NativeSearch(Search):
         return None if ids is None else (ids, self._walk.scanned)
 
 
-class Foreign(Search):
+class Foreign(JobSearch):
     """A list of another adapter, which gives its entries in order only."""
 
     most = _FOREIGN_KEPT
@@ -255,7 +255,7 @@ class Foreign(Search):
         return page.jobs, self._looked_at
 
 
-def source(reader: AsyncReader, queue: QueueRef, state: str, where: str, *, newest: bool | None = None) -> Source:
+def source(reader: AsyncReader, queue: QueueRef, state: str, where: str, *, newest: bool | None = None) -> JobSource:
     """The source for a list."""
     if not has_feature(queue.adapter, Feature.ORDER):
         return Foreign(reader, queue, state, where, newest=newest)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qdeck.admin import Code, QueueRow
 from qdeck_console import arranging
 from qdeck_console.arranging import Arranged, Arranger, Asked, QueueGroup, Sort
-from qdeck_console.judging import Entry, Judged, RowReason, Severity
+from qdeck_console.judging import Judged, JudgedQueue, RowReason, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,9 @@ def because(severity: Severity) -> RowReason:
 
 def judged(*queues: tuple[str, Severity, int]) -> Judged:
     entries = [
-        Entry(row=QueueRow(name=name, ready=ready), severity=severity, reasons=(because(severity),) * (severity < 2))
+        JudgedQueue(
+            row=QueueRow(name=name, ready=ready), severity=severity, reasons=(because(severity),) * (severity < 2)
+        )
         for name, severity, ready in queues
     ]
     return Judged(tuple(entries))
@@ -123,7 +125,7 @@ def test_a_row_whose_state_is_shown_a_moment_longer_keeps_its_reason() -> None:
 def test_what_did_not_change_is_the_same_item() -> None:
     arranger, first = Arranger(), judged(("a", FINE, 1), ("b", FINE, 2))
     before = arranger.arrange(first, Asked(), 0.0).items
-    changed = Entry(row=QueueRow(name="b", ready=3), severity=FINE)
+    changed = JudgedQueue(row=QueueRow(name="b", ready=3), severity=FINE)
     after = arranger.arrange(Judged((first.entries[0], changed)), Asked(), 1.0).items
     assert [new is old for new, old in zip(after[1:], before[1:], strict=True)] == [
         new.key == "native/a" for new in after[1:]

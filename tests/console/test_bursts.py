@@ -8,8 +8,8 @@ import pytest
 from textual import events
 
 from qdeck_console.screens.palette import PaletteScreen
-from qdeck_console.screens.prompt import Field, Prompt, live_question
-from qdeck_console.widgets.entry import Entry
+from qdeck_console.screens.prompt import Prompt, PromptField, live_question
+from qdeck_console.widgets.text_field import TextField
 from support.screens import app_of, bury, console, row, text, until
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ async def test_what_is_typed_after_a_colon_is_a_command(url: str, screen: str) -
         await until(pilot, "hooks")
         gulp(pilot, ":retryx")
         await until(pilot, lambda: isinstance(app.screen, PaletteScreen))
-        await until(pilot, lambda: app.screen.query_one("#words", Entry).value == "retryx")
+        await until(pilot, lambda: app.screen.query_one("#words", TextField).value == "retryx")
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, PaletteScreen))
         assert (row(url, QUEUE).dead, app.frozen_ms) == (3, None), "none of them acted"
@@ -60,10 +60,10 @@ async def test_what_is_typed_after_a_slash_is_a_filter(url: str) -> None:
         app = app_of(pilot)
         await until(pilot, "hooks")
         gulp(pilot, "/fp:")
-        await until(pilot, lambda: app.screen.query_one("#filter", Entry).value == "fp:")
+        await until(pilot, lambda: app.screen.query_one("#filter", TextField).value == "fp:")
         assert (row(url, QUEUE).paused, app.frozen_ms) == (False, None)
         gulp(pilot, "?")
-        await until(pilot, lambda: app.screen.query_one("#filter", Entry).value == "fp:?")
+        await until(pilot, lambda: app.screen.query_one("#filter", TextField).value == "fp:?")
         await pilot.press("enter")
         await until(pilot, lambda: app.focused is not None and app.focused.id == "list")
         gulp(pilot, "?")
@@ -74,14 +74,14 @@ async def test_what_is_typed_after_tab_goes_to_the_next_field(url: str) -> None:
     async with console(url, "") as pilot:
         app = app_of(pilot)
         for dialog in (
-            Prompt(app, "Move", fields=[Field(label="to"), Field(label="why")]),
+            Prompt(app, "Move", fields=[PromptField(label="to"), PromptField(label="why")]),
             live_question(app),
         ):
             await app.push_screen(dialog)
             await until(pilot, lambda: app.focused is not None)
             for key in ("a", "tab", "b"):
                 app.post_message(events.Key(key, None if key == "tab" else key))
-            await until(pilot, lambda: app.screen.query_one("#field1", Entry).value == "b")
-            assert app.screen.query_one("#field0", Entry).value == "a"
+            await until(pilot, lambda: app.screen.query_one("#field1", TextField).value == "b")
+            assert app.screen.query_one("#field0", TextField).value == "a"
             await pilot.press("escape")
             await until(pilot, lambda known=dialog: app.screen is not known)  # type: ignore[misc]  # of this round

@@ -8,7 +8,7 @@ import pytest
 
 from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, State, Status
 from qdeck_console.feed import Picture
-from qdeck_console.judging import Entry, Judge, Severity
+from qdeck_console.judging import Judge, JudgedQueue, Severity
 from qdeck_console.presenters import frame, health, jobs, queue_detail
 from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.presenters.queues import Drawer
@@ -21,7 +21,7 @@ NAMES: Final = {"stuck": "stuck", "late": "late", "dead": "dead_letters"}
 ROLES: Final = {Status.HEALTHY: "text", Status.DEGRADED: "warn", Status.UNHEALTHY: "bad"}
 
 
-def judged(by: Judge, seen: Snapshot) -> tuple[Entry, ...]:
+def judged(by: Judge, seen: Snapshot) -> tuple[JudgedQueue, ...]:
     for _ in by.steps(seen):
         pass
     return by.judged.entries

@@ -9,7 +9,7 @@ import pytest
 from characterisation.seed import fill
 from characterisation.seed_native import MAIL
 from qdeck.admin import ADAPTERS, QueueRef, Writer
-from qdeck_console.judging import Entry
+from qdeck_console.judging import JudgedQueue
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
@@ -36,7 +36,7 @@ def screen(pilot: Pilot[int]) -> Any:
 
 def refs(pilot: Pilot[int]) -> set[QueueRef]:
     rows = [item.row for item in screen(pilot).query_one("#list", LineList).listing.items]
-    return {row.row.ref for row in rows if isinstance(row, Entry)}
+    return {row.row.ref for row in rows if isinstance(row, JudgedQueue)}
 
 
 async def test_each_is_a_row_with_its_adapter_and_a_unique_name_stays_bare(url: str) -> None:

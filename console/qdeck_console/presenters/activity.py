@@ -10,7 +10,7 @@ from qdeck.admin import Verb
 from qdeck_console import format as fmt
 from qdeck_console.operations import DONE
 from qdeck_console.presenters.parts import MARGIN, Naming, name_parts
-from qdeck_console.presenters.table import REST, Cell, Column, Table
+from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
@@ -52,22 +52,22 @@ def _plain(view: ActivityView) -> str:
     return "faint" if view.later.undone else "text"
 
 
-def _verb(row: Activity, cell: Cell[ActivityView]) -> list[Piece]:
+def _verb(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
     role = "faint" if cell.view.later.undone else "strong"
     return [(cut_end(safe_text(row.verb, limit=40), cell.width), f"{role} bold")]
 
 
-def _place(row: Activity, cell: Cell[ActivityView]) -> list[Piece]:
+def _place(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
     strong = cell.at_cursor and not cell.view.later.undone
     return _where(row, cell.view.hide, cell.width, "strong" if strong else _plain(cell.view))
 
 
-def _became(row: Activity, cell: Cell[ActivityView]) -> list[Piece]:
+def _became(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
     words, role = what_became(row, cell.view.later, cell.view.now_ms)
     return [(cut_end(words, cell.width), role if role != "text" else _plain(cell.view))]
 
 
-def _undo(row: Activity, cell: Cell[ActivityView]) -> list[Piece]:
+def _undo(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
     if row.undo_until_ms is None or cell.view.later.undone:
         return [(fmt.NONE, "ghost")]
     left = row.undo_until_ms - cell.view.now_ms

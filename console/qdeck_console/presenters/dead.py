@@ -14,8 +14,8 @@ from qdeck_console.presenters.job_past import FAILING, noted, ran_ms
 from qdeck_console.presenters.parts import MARGIN, Naming, columns, queue_path, section, unread_words
 from qdeck_console.presenters.payload import Columns, payload_pieces
 from qdeck_console.presenters.retrying import retry_abroad
-from qdeck_console.presenters.table import REST, Cell, Column, Table
-from qdeck_console.sources import Part
+from qdeck_console.presenters.table import REST, Column, Table, TableCell
+from qdeck_console.sources import ListPart
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width, wrap
 from qdeck_console.triage import Triaged
 
@@ -39,7 +39,7 @@ class DeadInSight:
 
     triaged: Triaged = field(default_factory=Triaged)
     rooms: tuple[Headroom, ...] = ()
-    part: Part = field(default_factory=Part)
+    part: ListPart = field(default_factory=ListPart)
     detail: JobDetail | None = None
 
 
@@ -128,27 +128,27 @@ class GroupView(NamedTuple):
         return self.share(group) >= 0.5 and group.count >= 10
 
 
-def _error_class(group: Group, cell: Cell[GroupView]) -> list[Piece]:
+def _error_class(group: Group, cell: TableCell[GroupView]) -> list[Piece]:
     name = cut_end(safe_text(group.error_class, limit=120), cell.width)
     return [(name, "strong bold" if cell.at_cursor else "text")]
 
 
-def _count(group: Group, cell: Cell[GroupView]) -> list[Piece]:
+def _count(group: Group, cell: TableCell[GroupView]) -> list[Piece]:
     count = fmt.count(group.count)
     if not cell.view.exact:
         count = f"≥ {count}" if len(count) <= 5 else f"≥ {fmt.short_count(group.count)}"
     return [(count, "bad bold" if cell.view.is_large(group) else "strong bold")]
 
 
-def _share(group: Group, cell: Cell[GroupView]) -> Sequence[Piece]:
+def _share(group: Group, cell: TableCell[GroupView]) -> Sequence[Piece]:
     return thin_bar(cell.view.share(group), max(1, cell.width), "bad" if cell.view.is_large(group) else "muted")
 
 
-def _last(group: Group, cell: Cell[GroupView]) -> list[Piece]:
+def _last(group: Group, cell: TableCell[GroupView]) -> list[Piece]:
     return fmt.span_pieces(cell.view.now_ms - group.last_ms) if group.last_ms else [(fmt.NONE, "ghost")]
 
 
-def _trend(group: Group, cell: Cell[GroupView]) -> Sequence[Piece]:
+def _trend(group: Group, cell: TableCell[GroupView]) -> Sequence[Piece]:
     if not group.trend or sum(group.trend) <= 0:
         return [("▁" * max(0, cell.width), "line")]
     large = cell.view.is_large(group)
@@ -263,11 +263,11 @@ def _id_width(room: int) -> int:
     return 20 if room >= 78 else 18
 
 
-def _age(job: JobRecord, _: Cell[Columns]) -> list[Piece]:
+def _age(job: JobRecord, _: TableCell[Columns]) -> list[Piece]:
     return fmt.span_pieces(None if job.age_s is None else job.age_s * 1000)
 
 
-def _worker(job: JobRecord, cell: Cell[Columns]) -> list[Piece]:
+def _worker(job: JobRecord, cell: TableCell[Columns]) -> list[Piece]:
     return fmt.cell(cut_middle(safe_text(job.worker or fmt.NONE, limit=80), cell.width), "muted")
 
 

@@ -65,7 +65,7 @@ class ServerHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class CheckRow:
     """One line of the list: a check, or what it says of one queue."""
 
     check: str
@@ -102,21 +102,21 @@ def listed(checks: Sequence[Check]) -> list[Finding]:
     return [finding for check in checks for finding in check.findings[:MOST_OF_CHECK]]
 
 
-def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[Row]:
+def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
     """Every check, worst first, and what no rule judges; one that several queues fail is a row for each."""
     by_ref = {row.ref: row for row in snapshot.queues}
-    found: list[Row] = []
+    found: list[CheckRow] = []
     for check in snapshot.checks:
         if not check.findings:
             found.append(
-                Row(check=check.name, status=check.status, detail=check.detail, value=check.value,
+                CheckRow(check=check.name, status=check.status, detail=check.detail, value=check.value,
                     threshold=check.threshold)
             )  # fmt: skip
             continue
         for finding in check.findings[:MOST_OF_CHECK]:
             row = None if finding.queue is None else by_ref.get(finding.queue)
             found.append(
-                Row(
+                CheckRow(
                     check=check.name, status=finding.severity, detail=finding.text, queue=finding.queue,
                     label=finding.label, value=_value(check, row), threshold=check.threshold, short=finding.row_text,
                     of=finding.place,
@@ -125,10 +125,10 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[Row]:
         if left := check.findings[MOST_OF_CHECK:]:
             status = max((finding.severity for finding in left), key=lambda status: status is Status.UNHEALTHY)
             found.append(
-                Row(check=check.name, status=status, detail=f"and {len(left):,} more like it: 1 lists all queues")
+                CheckRow(check=check.name, status=status, detail=f"and {len(left):,} more like it: 1 lists all queues")
             )
     found += [
-        Row(check=fact.name, status=Status.HEALTHY if fact.known else None, detail=fact.detail, value=fact.value,
+        CheckRow(check=fact.name, status=Status.HEALTHY if fact.known else None, detail=fact.detail, value=fact.value,
             threshold=fact.limit or None)
         for fact in facts
     ]  # fmt: skip
@@ -158,7 +158,7 @@ class Since:
         self._known: dict[str, tuple[Status | None, int, bool]] = {}
         self._began = False
 
-    def note(self, found: Sequence[Row], now_ms: int) -> Mapping[str, tuple[int, bool]]:
+    def note(self, found: Sequence[CheckRow], now_ms: int) -> Mapping[str, tuple[int, bool]]:
         """Notes a picture; says of each row when it came so, and whether it was so before the first one."""
         fresh: dict[str, tuple[Status | None, int, bool]] = {}
         for row in found:
@@ -168,7 +168,7 @@ class Since:
         self._known, self._began = fresh, True
         return {name: (at, before) for name, (_, at, before) in fresh.items()}
 
-    def dated(self, found: Sequence[Row], now_ms: int, noted: Mapping[str, Finding]) -> list[Row]:
+    def dated(self, found: Sequence[CheckRow], now_ms: int, noted: Mapping[str, Finding]) -> list[CheckRow]:
         """The rows with their moments. What was seen here is the best that is known; what came before the first
         picture is what an agent noted.
         """
@@ -183,7 +183,7 @@ class Since:
         return out
 
 
-def heads(found: Sequence[Row]) -> list[tuple[str, str, int, list[Row]]]:
+def heads(found: Sequence[CheckRow]) -> list[tuple[str, str, int, list[CheckRow]]]:
     """The groups: label, role, count, rows."""
     out = []
     for status, label, role in _HEADS:
@@ -193,7 +193,7 @@ def heads(found: Sequence[Row]) -> list[tuple[str, str, int, list[Row]]]:
     return out
 
 
-def summary(snapshot: Snapshot, found: Sequence[Row], cells: int, *, hide: Naming) -> list[Line]:
+def summary(snapshot: Snapshot, found: Sequence[CheckRow], cells: int, *, hide: Naming) -> list[Line]:
     """The verdict with since when, and the worst of what is behind it."""
     glyph, role = _VERDICTS[snapshot.status]
     head: list[Piece] = [(f"  {glyph} {snapshot.status.value}", f"{role} bold")]
@@ -221,13 +221,13 @@ def summary(snapshot: Snapshot, found: Sequence[Row], cells: int, *, hide: Namin
     return [*lines, ()]
 
 
-def _with_name(row: Row, hide: Naming) -> str:
+def _with_name(row: CheckRow, hide: Naming) -> str:
     detail = safe_text(row.detail, limit=300)
     return detail.replace(row.label, " ▸ ".join(name_parts(row.queue, hide=hide))) if row.queue else detail
 
 
 @dataclass(frozen=True, slots=True)
-class _Grid:
+class _HealthGrid:
     """Cells of the columns; 0 is not shown."""
 
     name: int
@@ -238,7 +238,7 @@ class _Grid:
     fine: int  # for the words of what is fine, in the place of since when where there is little room
 
     @classmethod
-    def of(cls, cells: int) -> _Grid:
+    def of(cls, cells: int) -> _HealthGrid:
         wide = cells >= _WIDE
         value, limit = 17, _LIMIT if cells >= _MIDDLE else 0
         since = _SINCE if cells >= _MIDDLE else 0
@@ -252,7 +252,7 @@ class _Grid:
 
 def head(cells: int) -> Line:
     """The heads of the columns."""
-    grid = _Grid.of(cells)
+    grid = _HealthGrid.of(cells)
     shown = [("value", grid.value), ("threshold", grid.limit), ("since", grid.since)]
     return (
         (" " * LEAD, "text"),
@@ -261,15 +261,15 @@ def head(cells: int) -> Line:
     )
 
 
-def height(row: Row, cells: int) -> int:
+def height(row: CheckRow, cells: int) -> int:
     """How many lines it takes: where there is no room for words beside it, what is wrong has them below."""
     return 2 if row.is_trouble and cells < _WIDE else 1
 
 
-def row_lines(row: Row, cells: int, at_cursor: bool, *, hide: Naming) -> list[Line]:
+def row_lines(row: CheckRow, cells: int, at_cursor: bool, *, hide: Naming) -> list[Line]:
     """One check."""
     glyph, role = _LOOKS[row.status]
-    grid = _Grid.of(cells)
+    grid = _HealthGrid.of(cells)
     name = _NAMES.get(row.check, row.check.replace("_", " "))
     strong = "strong bold" if at_cursor or row.status is Status.UNHEALTHY else "text"
     label: list[Piece] = [(safe_text(name, limit=80), strong)]
@@ -297,7 +297,7 @@ def row_lines(row: Row, cells: int, at_cursor: bool, *, hide: Naming) -> list[Li
     return [tuple(line), ((" " * LEAD, "text"), (cut_end(detail, cells - LEAD - MARGIN), role))]
 
 
-def _words(row: Row, cells: int) -> str:
+def _words(row: CheckRow, cells: int) -> str:
     """What it found; of what is fine in few words where there is no room for all."""
     words = safe_text(row.short if row.queue else row.detail, limit=300)
     if width(words) > cells:
@@ -305,13 +305,13 @@ def _words(row: Row, cells: int) -> str:
     return words
 
 
-def _told(row: Row, role: str, cells: int) -> list[Piece]:
+def _told(row: CheckRow, role: str, cells: int) -> list[Piece]:
     if isinstance(row.value, int):
         return fmt.size(row.value) if row.check == "memory" else fmt.cell(fmt.count(row.value), role)
     return [(cut_end(safe_text(row.value or "", limit=80), cells), role)]
 
 
-def _limit(row: Row) -> list[Piece]:
+def _limit(row: CheckRow) -> list[Piece]:
     if row.threshold is None:
         return []
     text = f"≤ {row.threshold:,}" if isinstance(row.threshold, int) else safe_text(row.threshold, limit=40)
@@ -326,7 +326,7 @@ def _moment(at_ms: int) -> str:
     return fmt.minute(at_ms) if same_day else fmt.clock(at_ms)[:6]
 
 
-def _since(row: Row) -> list[Piece]:
+def _since(row: CheckRow) -> list[Piece]:
     if row.since_ms is None or not row.is_trouble:
         return []
     at = _moment(row.since_ms)

@@ -8,7 +8,7 @@ from qdeck.admin import Code, Feature, JobRecord, State, has_feature
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import MARGIN, Naming, queue_path
 from qdeck_console.presenters.payload import payload_pieces
-from qdeck_console.presenters.table import REST, Cell, Column, Table
+from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from qdeck.admin import QueueRef, QueueRow
     from qdeck_console.format import Line, Piece
-    from qdeck_console.judging import Entry
+    from qdeck_console.judging import JudgedQueue
     from qdeck_console.leaving import Left
-    from qdeck_console.sources import Part
+    from qdeck_console.sources import ListPart
 
 STATES: Final = (
     State.READY, State.DELAYED, State.BLOCKED, State.RUNNING, State.DEAD, State.DONE, State.CANCELLED,
@@ -59,21 +59,21 @@ def _from(least: int, wide: int, narrow: int) -> Callable[[int], int]:
     return lambda room: wide if room >= 100 else narrow if room >= least else 0
 
 
-def _task(job: JobRecord, cell: Cell[int]) -> list[Piece]:
+def _task(job: JobRecord, cell: TableCell[int]) -> list[Piece]:
     return [(cut_middle(safe_text(job.name or job.task or fmt.NONE, limit=200), cell.width), "text")]
 
 
-def _priority(job: JobRecord, _: Cell[int]) -> list[Piece]:
+def _priority(job: JobRecord, _: TableCell[int]) -> list[Piece]:
     return fmt.cell(fmt.NONE if job.priority is None else str(job.priority), "muted")
 
 
-def _worker(job: JobRecord, cell: Cell[int]) -> list[Piece]:
+def _worker(job: JobRecord, cell: TableCell[int]) -> list[Piece]:
     if job.worker is None and not job.has_all_facts:  # who has it is not kept there
         return [(fmt.NONE, "ghost")]
     return [(cut_middle(safe_text(job.worker or "nobody", limit=120), cell.width), "text")]
 
 
-def _payload(job: JobRecord, cell: Cell[int]) -> Sequence[Piece]:
+def _payload(job: JobRecord, cell: TableCell[int]) -> Sequence[Piece]:
     return payload_pieces(job, cell.width)
 
 
@@ -145,7 +145,7 @@ def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
     return [(name, "bad"), (f"  {message}" if message else "", "text")]
 
 
-def title_line(queue: QueueRef, entry: Entry | None, cells: int, *, hide: Naming) -> Line:
+def title_line(queue: QueueRef, entry: JudgedQueue | None, cells: int, *, hide: Naming) -> Line:
     """The queue, and what holds for all of it."""
     facts: list[Piece] = []
     if entry is None:
@@ -164,7 +164,7 @@ def title_line(queue: QueueRef, entry: Entry | None, cells: int, *, hide: Naming
     return tuple(fmt.fit([(" " * MARGIN, "text"), *path, *facts], cells))
 
 
-def states_line(active: State, entry: Entry | None, cells: int) -> Line:
+def states_line(active: State, entry: JudgedQueue | None, cells: int) -> Line:
     """One word a state with its count, the active one underlined; where there is little room, only those with jobs."""
     row, dead = (None, "text") if entry is None else (entry.row, entry.role(Code.DEAD))
     filled = tuple(state for state in STATES if _size(row, state) or state is active)
@@ -192,7 +192,7 @@ def order_words(state: State, adapter: str, *, newest: bool) -> str:
     return "newest first" if newest else _OLDEST.get(state, "oldest first")
 
 
-def range_words(part: Part, first: int, shown: int, of: int | None) -> str:
+def range_words(part: ListPart, first: int, shown: int, of: int | None) -> str:
     """Which rows of how many are on screen, and whether the number is exact."""
     last = min(first + shown, part.reach, part.total)
     rows = f"{first + 1:,}–{last:,}" if last else "none"

@@ -11,7 +11,7 @@ from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import Naming, queue_path, section
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.purge import name_of
-from qdeck_console.presenters.table import REST, Cell, Column, Table
+from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, safe_text
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def why_words(reason: str) -> str:
 _OVER: Final = re.compile(r", over \w+ [\d,.]+(?: [sh]\b)?")
 
 
-def _why(entry: PlanEntry, cell: Cell[Jobs]) -> Sequence[Piece]:
+def _why(entry: PlanEntry, cell: TableCell[Jobs]) -> Sequence[Piece]:
     job = cell.view.get(entry.id)
     if job is None:
         return [(cut_end(why_words(entry.reason), cell.width), "muted")]
@@ -54,7 +54,7 @@ def _why(entry: PlanEntry, cell: Cell[Jobs]) -> Sequence[Piece]:
     return [*pieces, *(payload_pieces(job, cell.width - fmt.length(pieces)) if job.body is not None else ())]
 
 
-def _bytes(entry: PlanEntry, _: Cell[Jobs]) -> Sequence[Piece]:
+def _bytes(entry: PlanEntry, _: TableCell[Jobs]) -> Sequence[Piece]:
     return fmt.size(entry.bytes) if entry.bytes else [(fmt.ZERO, "ghost")]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Code
 from qdeck_console import format as fmt
-from qdeck_console.judging import Entry, Severity
+from qdeck_console.judging import JudgedQueue, Severity
 from qdeck_console.presenters.charts import area, sparkline
 from qdeck_console.presenters.parts import name_parts, pair, queue_path, section
 from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
@@ -21,7 +21,9 @@ _BLANK: Line = ()
 _CHART: Final = 7
 
 
-def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None, *, chart: int = _CHART) -> list[Line]:
+def detail(
+    entry: JudgedQueue, drawer: Drawer, cells: int, room: int | None = None, *, chart: int = _CHART
+) -> list[Line]:
     """Everything known about a queue in so many cells. In a pane of `room` lines the chart shrinks, then what matters
     least is left out, and the last line says what that is.
     """
@@ -65,7 +67,7 @@ def _joined(parts: list[list[Line]]) -> list[Line]:
 
 
 def _fitting(
-    parts: list[tuple[int, str, list[Line]]], entry: Entry, drawer: Drawer, cells: int, room: int
+    parts: list[tuple[int, str, list[Line]]], entry: JudgedQueue, drawer: Drawer, cells: int, room: int
 ) -> list[Line]:
     """As much as fits: first the chart gives way down to three lines, then the least of the parts."""
     left: list[str] = []
@@ -83,7 +85,7 @@ def _fitting(
     return [*lines[: room - 1], ((cut_end(words, cells), "faint"),)] if left else lines
 
 
-def _title(entry: Entry, drawer: Drawer, cells: int) -> Line:
+def _title(entry: JudgedQueue, drawer: Drawer, cells: int) -> Line:
     word = "paused" if entry.row.paused else entry.severity.word
     glyph = "║" if entry.row.paused else entry.glyph
     role = entry.severity.role if entry.severity is not Severity.FINE else "muted"
@@ -93,11 +95,11 @@ def _title(entry: Entry, drawer: Drawer, cells: int) -> Line:
     return (*fmt.fit(name, room), (" ", "text"), (state, f"{role} bold"))
 
 
-def _looks(entry: Entry) -> str:
+def _looks(entry: JudgedQueue) -> str:
     return "text" if entry.severity is Severity.FINE else f"{entry.severity.role} bold"
 
 
-def _serving(entry: Entry) -> Line:
+def _serving(entry: JudgedQueue) -> Line:
     row = entry.row
     pieces: list[Piece] = [(safe_text(row.adapter, limit=20), "muted")]
     if row.workers is not None:
@@ -113,7 +115,7 @@ _LEAST_SCALE: Final = 5.0
 _AROUND: Final = 5  # lines of the chart besides the area
 
 
-def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
+def _chart(entry: JudgedQueue, drawer: Drawer, cells: int, height: int) -> list[Line]:
     row, history = entry.row, drawer.picture.history
     span = fmt.span(history.span_s * 1000)
     net = None if row.in_per_s is None or row.out_per_s is None else row.in_per_s - row.out_per_s
@@ -147,7 +149,7 @@ def _times(drawer: Drawer, span_s: float, cells: int) -> Line:
     return ((f"     {begin}{' ' * (gap // 2)}{middle}{' ' * (gap - gap // 2)}{now} ", "faint"),)
 
 
-def _why(entry: Entry, cells: int) -> list[Line]:
+def _why(entry: JudgedQueue, cells: int) -> list[Line]:
     lines: list[Line] = []
     for severity, text, _ in entry.reasons[:5]:
         glyph = "✗" if severity is Severity.ACT else "▲"
@@ -156,7 +158,7 @@ def _why(entry: Entry, cells: int) -> list[Line]:
     return lines
 
 
-def _states(entry: Entry, cells: int) -> list[Line]:
+def _states(entry: JudgedQueue, cells: int) -> list[Line]:
     row = entry.row
     oldest = fmt.span_pieces(row.oldest_s * 1000, "text") if row.oldest_s and row.ready else [(fmt.ZERO, "ghost")]
     if row.ready and row.oldest_s is None:
@@ -209,7 +211,7 @@ def _totals(row: QueueRow, cells: int) -> list[Line]:
     return [section("since it was made", "", "muted", cells, indent=0), *lines] if lines else []
 
 
-def _settings(entry: Entry, cells: int) -> list[Line]:
+def _settings(entry: JudgedQueue, cells: int) -> list[Line]:
     row, lines = entry.row, []
     if row.paused:
         lines.append(pair("paused", [("no job is claimed", entry.worst(Code.PAUSED).role)], cells))

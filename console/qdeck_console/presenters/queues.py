@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import Code, State
 from qdeck_console import format as fmt
 from qdeck_console.arranging import QueueGroup, Sort
-from qdeck_console.judging import Entry, Severity
+from qdeck_console.judging import JudgedQueue, Severity
 from qdeck_console.presenters.charts import sparkline
 from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section
 from qdeck_console.text import safe_text, width
@@ -117,7 +117,7 @@ class Drawer:
     insight: Insight | None = None  # of the queue whose detail is drawn
     limit: int | None = None  # ready jobs from which a queue is worth a look
 
-    def lines(self, entry: Entry, grid: Grid, *, at_cursor: bool) -> list[Line]:
+    def lines(self, entry: JudgedQueue, grid: Grid, *, at_cursor: bool) -> list[Line]:
         """The one or two lines of a queue."""
         first = self._numbers(entry, grid, at_cursor=at_cursor)
         if not (self.reasons_shown and entry.reasons):
@@ -125,7 +125,7 @@ class Drawer:
         room = grid.cells - LEAD - MARGIN
         return [first, ((" " * LEAD, "text"), *fmt.fit(reason_pieces(entry, room), room))]
 
-    def _numbers(self, entry: Entry, grid: Grid, *, at_cursor: bool) -> Line:
+    def _numbers(self, entry: JudgedQueue, grid: Grid, *, at_cursor: bool) -> Line:
         troubled = entry.severity is not Severity.FINE
         role = "strong bold" if at_cursor or troubled else "text"
         name = queue_path(entry.row.ref, grid.name, role, hide=self.hide)
@@ -139,7 +139,7 @@ class Drawer:
         line += columns([(values[key], column.width, column.right) for key, column in grid.columns.items()])
         return tuple(line)
 
-    def _values(self, entry: Entry, grid: Grid) -> dict[str, list[Piece]]:
+    def _values(self, entry: JudgedQueue, grid: Grid) -> dict[str, list[Piece]]:
         row, severity, wide = entry.row, entry.severity, grid.width_of
         calm = severity is Severity.FINE
         before = self.before.get(row.ref, row)  # what changed since the last picture stands out until the next one
@@ -174,7 +174,7 @@ def _news(value: int | None, before: int | None, role: str = "text") -> str:
     return role if value == before else "strong"
 
 
-def reason_pieces(entry: Entry, cells: int) -> list[Piece]:
+def reason_pieces(entry: JudgedQueue, cells: int) -> list[Piece]:
     """The reasons of a queue, worst first, as many as fit; how many more there are is told."""
     out: list[Piece] = []
     for at, (severity, text, _) in enumerate(entry.reasons):
@@ -191,7 +191,7 @@ def reason_pieces(entry: Entry, cells: int) -> list[Piece]:
     return out
 
 
-def list_in_question(entry: Entry | None) -> State | None:
+def list_in_question(entry: JudgedQueue | None) -> State | None:
     """Which of its lists of jobs the worst reason of a queue is about; none when it is about no one of them."""
     if entry is None or not entry.reasons:
         return None
@@ -201,7 +201,7 @@ def list_in_question(entry: Entry | None) -> State | None:
     return State.DEAD if worst in (Code.DEAD, Code.DEAD_GROWING) and entry.row.dead else None
 
 
-def _oldest(entry: Entry) -> list[Piece]:
+def _oldest(entry: JudgedQueue) -> list[Piece]:
     oldest = entry.row.oldest_s
     if entry.row.ready and oldest is None:
         return [(fmt.NONE, "ghost")]  # some wait, and since when is not known
@@ -212,7 +212,7 @@ def _oldest(entry: Entry) -> list[Piece]:
     return since if entry.row.oldest_exact else [("≥", "muted"), *since]
 
 
-def drains(entry: Entry) -> list[Piece]:
+def drains(entry: JudgedQueue) -> list[Piece]:
     """How long until the queue is empty at the present rates."""
     row = entry.row
     if row.paused:
@@ -264,7 +264,7 @@ def total_line(grid: Grid, totals: Totals, flow: Flow, words: str) -> Line:
     return tuple(line)
 
 
-def totals_of(entries: Sequence[Entry]) -> Totals:
+def totals_of(entries: Sequence[JudgedQueue]) -> Totals:
     """Sums over the entries that are shown."""
     from qdeck.admin import Totals
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from qdeck.admin import NATIVE, QueueRef, ScheduleRow, read_payload
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import LEAD, Naming, name_parts, pair, queue_path, section
-from qdeck_console.presenters.table import REST, Cell, Column, Table
+from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
 
 if TYPE_CHECKING:
@@ -69,19 +69,19 @@ def _plain(row: ScheduleRow) -> str:
     return "text" if row.enabled else "faint"
 
 
-def _name(row: ScheduleRow, cell: Cell[SchedulesView]) -> list[Piece]:
+def _name(row: ScheduleRow, cell: TableCell[SchedulesView]) -> list[Piece]:
     return cell.name(row.name, "strong bold" if state(row)[1] == "bad" else _plain(row))
 
 
-def _next(row: ScheduleRow, cell: Cell[SchedulesView]) -> list[Piece]:
+def _next(row: ScheduleRow, cell: TableCell[SchedulesView]) -> list[Piece]:
     return _span(None if row.next_ms is None else row.next_ms - cell.view.now_ms, _plain(row))
 
 
-def _last(row: ScheduleRow, cell: Cell[SchedulesView]) -> list[Piece]:
+def _last(row: ScheduleRow, cell: TableCell[SchedulesView]) -> list[Piece]:
     return _span(None if row.last_ms is None else cell.view.now_ms - row.last_ms, _plain(row))
 
 
-def _queue(row: ScheduleRow, cell: Cell[SchedulesView]) -> list[Piece]:
+def _queue(row: ScheduleRow, cell: TableCell[SchedulesView]) -> list[Piece]:
     return (
         queue_path(QueueRef(NATIVE, row.queue), cell.width, "muted", hide=cell.view.hide)
         if row.queue

@@ -59,7 +59,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class RefreshCost:
     """What looking costs the server: commands and bytes a second, and how long the last picture took."""
 
     commands: float
@@ -71,7 +71,7 @@ def facts_of(
     snapshot: Snapshot,
     vitals: ServerStats | None,
     trips: Trips,
-    cost: Cost | None,
+    cost: RefreshCost | None,
     *,
     here_ms: int,
     tasks: Sequence[AgentTask] | None = None,
@@ -110,7 +110,7 @@ def _moment_of(task: AgentTask) -> int:
     return max(task.ended_ms or 0, task.started_ms or 0)
 
 
-def _share(snapshot: Snapshot, cost: Cost) -> str | None:
+def _share(snapshot: Snapshot, cost: RefreshCost) -> str | None:
     total = snapshot.server.commands_per_s
     percent = 100 * cost.commands / total if total else None
     if percent is None or percent > 100:
@@ -166,7 +166,7 @@ def _took(slow: SlowCommand) -> str:
 
 
 def server_lines(
-    snapshot: Snapshot, vitals: ServerStats | None, seen: Sequence[float | None], cost: Cost | None, cells: int
+    snapshot: Snapshot, vitals: ServerStats | None, seen: Sequence[float | None], cost: RefreshCost | None, cells: int
 ) -> list[Line]:
     """The server in numbers: memory, facts, commands a second, slow commands, and what looking costs it."""
     server = snapshot.server

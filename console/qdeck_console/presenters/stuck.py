@@ -56,7 +56,7 @@ _WHY: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stuck:
+class StuckRow:
     """A stuck job."""
 
     job: JobDetail
@@ -82,7 +82,7 @@ class Stuck:
 class StuckJobs:
     """What was read."""
 
-    jobs: tuple[Stuck, ...] = ()
+    jobs: tuple[StuckRow, ...] = ()
     total: int = 0
     usual: Mapping[QueueRef, Spread | None] = field(default_factory=lambda: MappingProxyType({}))
     served: Mapping[QueueRef, int | None] = field(default_factory=lambda: MappingProxyType({}))
@@ -91,22 +91,22 @@ class StuckJobs:
     unread: int = 0  # queues that could not be read
 
 
-def theirs(entry: Entry) -> Stuck:
+def theirs(entry: Entry) -> StuckRow:
     """An entry of another adapter that does not move."""
     age_ms = round((entry.age_s or 0) * 1000)
     reason = "" if entry.stuck is None else entry.stuck.words(fmt.span_s)
-    return Stuck(
+    return StuckRow(
         job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, since_ms=entry.since_ms, owner=None, reason=reason
     )
 
 
-def held(job: JobDetail, found: StuckJob, owner: WorkerRow | None) -> Stuck | None:
+def held(job: JobDetail, found: StuckJob, owner: WorkerRow | None) -> StuckRow | None:
     """A running job, by what the core says of it; None for what is stuck without running."""
     why = _WHY.get(found.why.code)
     if why is None or job.state != State.RUNNING:
         return None
     for_ms = round((found.stuck_s or 0) * 1000)
-    return Stuck(job=job, why=why, for_ms=for_ms, since_ms=found.since_ms, owner=owner)
+    return StuckRow(job=job, why=why, for_ms=for_ms, since_ms=found.since_ms, owner=owner)
 
 
 _GLYPHS = {"warn": "▲", "bad": "✗"}
@@ -118,7 +118,7 @@ def group_line(why: Why, role: str, count: int, cells: int) -> Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grid:
+class _StuckGrid:
     """The columns that a width has room for; 0 is not shown."""
 
     job: int
@@ -128,7 +128,7 @@ class _Grid:
     lease: int
 
     @classmethod
-    def of(cls, cells: int) -> _Grid:
+    def of(cls, cells: int) -> _StuckGrid:
         """Heartbeat and lease need room. The lease goes first: where it ran out, `for` says since when."""
         beat, lease = (15 if cells >= 100 else 0), (15 if cells >= 110 else 0)
         job = 20 if cells >= 78 else 18
@@ -139,7 +139,7 @@ class _Grid:
 
 def head_line(cells: int) -> Line:
     """The heads of the columns."""
-    grid = _Grid.of(cells)
+    grid = _StuckGrid.of(cells)
     heads = [("queue", grid.queue, False), ("for", 8, True), (" owner", grid.owner, False)]
     heads += [("heartbeat", grid.beat, False), ("lease", grid.lease, False), ("tries", 5, True)]
     return (
@@ -149,9 +149,9 @@ def head_line(cells: int) -> Line:
     )
 
 
-def entry_line(stuck: Stuck, cells: int, *, hide: Naming, at_cursor: bool) -> Line:
+def entry_line(stuck: StuckRow, cells: int, *, hide: Naming, at_cursor: bool) -> Line:
     """One stuck job."""
-    grid = _Grid.of(cells)
+    grid = _StuckGrid.of(cells)
     job, role = stuck.job, stuck.role
     parts: list[tuple[Sequence[Piece], int, bool]] = [
         (queue_path(job.ref, grid.queue, "text", hide=hide), grid.queue, False),
@@ -169,12 +169,12 @@ def entry_line(stuck: Stuck, cells: int, *, hide: Naming, at_cursor: bool) -> Li
 
 def left_line(row: Left, cells: int, now_ms: int) -> Line:
     """A job that is not stuck any more, while someone looks at it."""
-    width = _Grid.of(cells).job
+    width = _StuckGrid.of(cells).job
     name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
     return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f" {row.words(now_ms)}", "faint"))
 
 
-def _lease(stuck: Stuck) -> list[Piece]:
+def _lease(stuck: StuckRow) -> list[Piece]:
     if stuck.why is Why.THEIRS:
         return [("–", "ghost")]
     if stuck.why is Why.NO_LEASE:
@@ -184,13 +184,13 @@ def _lease(stuck: Stuck) -> list[Piece]:
     return [("held", "muted")]
 
 
-def reason_line(stuck: Stuck, cells: int) -> Line:
+def reason_line(stuck: StuckRow, cells: int) -> Line:
     """Why an entry of another adapter is stuck, in the words of that."""
     words = cut_end(safe_text(stuck.reason, limit=300), max(8, cells - LEAD - MARGIN))
     return ((" " * LEAD, "text"), (words, stuck.role))
 
 
-def note_line(why: Why, members: Sequence[Stuck], cells: int) -> Line:
+def note_line(why: Why, members: Sequence[StuckRow], cells: int) -> Line:
     """What to know before something is done about a group."""
     owners = {stuck.job.worker for stuck in members if stuck.job.worker}
     [who] = owners if len(owners) == 1 else ["the worker"]
@@ -205,7 +205,7 @@ def note_line(why: Why, members: Sequence[Stuck], cells: int) -> Line:
     return ((" " * LEAD, "text"), (cut_end(words, max(8, cells - LEAD - MARGIN)), "muted"))
 
 
-def _span(stuck: Stuck, role: str) -> Sequence[Piece]:
+def _span(stuck: StuckRow, role: str) -> Sequence[Piece]:
     unknown = stuck.why is Why.THEIRS and stuck.job.age_s is None
     return [("–", "ghost")] if unknown else fmt.span_pieces(stuck.for_ms, role)
 
@@ -215,14 +215,14 @@ def fmt_tries(attempts: int | None) -> str:
     return "–" if attempts is None else str(attempts)
 
 
-def _owner(stuck: Stuck, cells: int) -> str:
+def _owner(stuck: StuckRow, cells: int) -> str:
     who = safe_text(stuck.job.worker or "nobody", limit=120)
     if stuck.owner is not None and stuck.owner.host:
         who = safe_text(f"pid {stuck.owner.pid} on {stuck.owner.host}", limit=120)
     return cut_middle(who, cells)
 
 
-def _heartbeat(stuck: Stuck) -> list[Piece]:
+def _heartbeat(stuck: StuckRow) -> list[Piece]:
     owner = stuck.owner
     if stuck.why is Why.THEIRS:
         return [("–", "ghost")]
@@ -234,7 +234,7 @@ def _heartbeat(stuck: Stuck) -> list[Piece]:
     return [(f"alive, {age} ago", "ok")] if owner.alive else [(f"gone {age}", "bad")]
 
 
-def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
+def why_lines(stuck: StuckRow, served: int | None, cells: int) -> list[Line]:
     """The reasons, each with what is behind it."""
     job, owner = stuck.job, stuck.owner
     told: list[tuple[str, str, str, str]] = []
@@ -267,7 +267,7 @@ def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
     return lines
 
 
-def side(stuck: Stuck, seen: StuckJobs, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
+def side(stuck: StuckRow, seen: StuckJobs, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
     """A stuck job: why, how long is usual, what happened to it, and what a requeue would do."""
     job = stuck.job
     glyph = _GLYPHS[stuck.role]
@@ -288,7 +288,7 @@ def side(stuck: Stuck, seen: StuckJobs, cells: int, *, now_ms: int, hide: Naming
     return [*lines, section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
 
 
-def _usual(stuck: Stuck, seen: StuckJobs, cells: int, now_ms: int) -> list[Line]:
+def _usual(stuck: StuckRow, seen: StuckJobs, cells: int, now_ms: int) -> list[Line]:
     """How long it runs, beside what is usual where it is kept; how long others ran alone nobody keeps."""
     job = stuck.job
     lines = [section("how long is usual", "", "muted", cells, indent=0)]
@@ -303,7 +303,7 @@ def _usual(stuck: Stuck, seen: StuckJobs, cells: int, now_ms: int) -> list[Line]
     return [*lines, pair("its limit", limit, cells)]
 
 
-def _would(stuck: Stuck, cells: int, hide: Naming) -> list[Line]:
+def _would(stuck: StuckRow, cells: int, hide: Naming) -> list[Line]:
     job = stuck.job
     where = " ▸ ".join(name_parts(job.ref, hide=hide))
     tries = f" with try {(job.attempts or 0) + 1} of {job.retries + 1} to come" if job.retries is not None else ""

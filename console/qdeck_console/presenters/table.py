@@ -19,7 +19,7 @@ _LONGEST: Final = 300
 _NARROWEST: Final = 8
 
 
-class Cell(NamedTuple, Generic[ViewT]):
+class TableCell(NamedTuple, Generic[ViewT]):
     """Where a value is drawn: how wide, whether the cursor is on its row, and what all rows have in common."""
 
     width: int
@@ -41,7 +41,7 @@ class Column(Generic[RowT, ViewT]):
 
     head: str
     width: int | Callable[[int], int]
-    value: Callable[[RowT, Cell[ViewT]], Sequence[Piece]]
+    value: Callable[[RowT, TableCell[ViewT]], Sequence[Piece]]
     right: bool = False
     lead: int = 0
 
@@ -108,6 +108,6 @@ class Table(Generic[RowT, ViewT]):
         """Return the line of a row."""
         values = []
         for c, width in self.laid(room):
-            value = c.value(row, Cell(width - c.lead, at_cursor, view))
+            value = c.value(row, TableCell(width - c.lead, at_cursor, view))
             values.append(([(" " * c.lead, "text"), *value] if c.lead else value, width, c.right))
         return (("  ", "text"), self._sign(row, view), *columns(values))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.messages import Removal, TaskRow, TemporaryQueue
 from qdeck_console import format as fmt
-from qdeck_console.presenters.table import REST, Cell, Column, Table
+from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, safe_text
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def _left(expires_ms: int, now_ms: int) -> list[Piece]:
     return fmt.span_pieces(left) if left > 0 else [("expired", "warn")]
 
 
-def _services(row: TaskRow, cell: Cell[int]) -> list[Piece]:
+def _services(row: TaskRow, cell: TableCell[int]) -> list[Piece]:
     return [(cut_end(safe_text(", ".join(row.services), limit=200), cell.width), "muted")]
 
 
@@ -38,7 +38,7 @@ TASKS: Final = Table[TaskRow, int](
 """The tasks that own temporary queues; what all rows have in common is the server's clock."""
 
 
-def _state(row: TemporaryQueue | Removal, cell: Cell[int]) -> list[Piece]:
+def _state(row: TemporaryQueue | Removal, cell: TableCell[int]) -> list[Piece]:
     if not isinstance(row, TemporaryQueue):
         return [("orphaned", "warn")]
     if row.is_expired(cell.view):
@@ -46,11 +46,11 @@ def _state(row: TemporaryQueue | Removal, cell: Cell[int]) -> list[Piece]:
     return [("reader waits" if row.is_waited_on(cell.view) else "holds messages" if row.exists else "empty", "text")]
 
 
-def _bytes(row: TemporaryQueue | Removal, _: Cell[int]) -> list[Piece]:
+def _bytes(row: TemporaryQueue | Removal, _: TableCell[int]) -> list[Piece]:
     return [(fmt.ZERO, "ghost")] if isinstance(row, TemporaryQueue) and not row.exists else fmt.size(row.bytes)
 
 
-def _ends(row: TemporaryQueue | Removal, cell: Cell[int]) -> list[Piece]:
+def _ends(row: TemporaryQueue | Removal, cell: TableCell[int]) -> list[Piece]:
     return _left(row.expires_ms, cell.view) if isinstance(row, TemporaryQueue) else [(fmt.NONE, "ghost")]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import NATIVE, QueueRef, WorkerRow
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import Naming, pair, queue_path, section
-from qdeck_console.presenters.table import REST, Cell, Column, Table
+from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
 
 if TYPE_CHECKING:
@@ -100,17 +100,17 @@ def _plain(row: WorkerRow) -> str:
     return "text" if row.alive else "faint"
 
 
-def _running(row: WorkerRow, cell: Cell[Speeds]) -> list[Piece]:
+def _running(row: WorkerRow, cell: TableCell[Speeds]) -> list[Piece]:
     busy = row.alive and row.concurrency is not None and (row.running or 0) >= row.concurrency
     return [(_of_room(_runs(row), row, cell.width), "warn bold" if busy else _plain(row))]
 
 
-def _state(row: WorkerRow, cell: Cell[Speeds]) -> list[Piece]:
+def _state(row: WorkerRow, cell: TableCell[Speeds]) -> list[Piece]:
     _, role, word = state_of(row)
     return [(cut_end(safe_text(word, limit=40), cell.width), "muted" if role == "ok" else role)]
 
 
-def _heartbeat(row: WorkerRow, _: Cell[Speeds]) -> list[Piece]:
+def _heartbeat(row: WorkerRow, _: TableCell[Speeds]) -> list[Piece]:
     heartbeat_ms = None if row.heartbeat_s is None else row.heartbeat_s * 1000
     return fmt.span_pieces(heartbeat_ms, _plain(row) if row.alive else "bad")
 

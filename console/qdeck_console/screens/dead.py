@@ -24,7 +24,7 @@ from qdeck_console.screens.job_actions import why_not_act
 from qdeck_console.screens.job_list import JobListScreen, JobsInSight
 from qdeck_console.screens.lists import lines_without_cursor
 from qdeck_console.screens.redrive import start as start_redrive
-from qdeck_console.sources import Source, source
+from qdeck_console.sources import JobSource, source
 from qdeck_console.triage import Triage, Triaged, key_of, narrowed
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
@@ -57,7 +57,7 @@ class DeadScreen(JobListScreen[DeadInSight]):
         super().__init__()
         self._triage: tuple[tuple[AsyncReader, str], Triage] | None = None
         self._last = DeadInSight()
-        self._source: tuple[tuple[AsyncReader, str], Source] | None = None
+        self._source: tuple[tuple[AsyncReader, str], JobSource] | None = None
         self._listed: tuple[tuple[Group, ...], list[Item]] = ((), [])
         self._touched = False
         self._gone_at: float | None = None  # since when the group under the cursor is gone
@@ -135,7 +135,7 @@ class DeadScreen(JobListScreen[DeadInSight]):
         """What was read of the entries, with the groups as they were."""
         return replace(self.whole, part=listed.part, detail=listed.detail)
 
-    def source(self) -> Source | None:
+    def source(self) -> JobSource | None:
         """The entries of the group under the cursor."""
         group = self.group
         if group is None:

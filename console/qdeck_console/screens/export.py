@@ -13,7 +13,7 @@ from qdeck_console.cli.output import dumps
 from qdeck_console.documents import detail, document, whole_letter
 from qdeck_console.format import counted
 from qdeck_console.newfile import check_new_file, new_file
-from qdeck_console.screens.prompt import Field, Prompt
+from qdeck_console.screens.prompt import Prompt, PromptField
 from qdeck_console.steps import in_steps
 from qdeck_console.text import safe_text
 
@@ -169,7 +169,9 @@ async def _write(console: Console, name: str, export: Export) -> None:
 
 def ask(console: Console, tab: str, export: Export) -> None:
     """Ask where to write what a tab lists."""
-    field = Field(value=f"qdeck-{export.name or tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl", check=check_new_file)
+    field = PromptField(
+        value=f"qdeck-{export.name or tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl", check=check_new_file
+    )
     about: Line = (("JSON, a line each, in ", "muted"), (safe_text(str(Path.cwd()), limit=200), "text"))
 
     def answered(given: tuple[str, ...] | None) -> None:

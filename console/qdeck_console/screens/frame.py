@@ -20,8 +20,8 @@ from qdeck_console.presenters.parts import Naming, naming_of
 from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, back
 from qdeck_console.textual_compat import is_ending
 from qdeck_console.theme import SIXTEEN
-from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import LineList, Lines
+from qdeck_console.widgets.text_field import TextField
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -108,7 +108,7 @@ class FrameScreen(Screen[None]):
         with Horizontal(id="body"):
             yield from self.body()
         hint = "error:Timeout* age>2h attempts>=3" if self.LANGUAGE else "text in the name; esc clears, enter keeps"
-        yield Entry(id="filter", placeholder=hint)
+        yield TextField(id="filter", placeholder=hint)
         yield Lines(id="wrong", ground="raised")
         yield Lines(id="footer", ground="panel")
         yield Lines(id="tiny")
@@ -338,7 +338,7 @@ class FrameScreen(Screen[None]):
         if action != "at_once":
             return super().check_action(action, parameters)
         offered = parameters[0] != "filter" or any(known.id == "filter" for known in of_scope(self.SCOPE))
-        return offered and not isinstance(self.focused, Entry)
+        return offered and not isinstance(self.focused, TextField)
 
     def action_at_once(self, action: str) -> None:
         """Does what takes the keys that follow."""
@@ -350,7 +350,7 @@ class FrameScreen(Screen[None]):
 
     def open_filter(self) -> None:
         """Opens the filter."""
-        box = self.query_one("#filter", Entry)
+        box = self.query_one("#filter", TextField)
         self._show_filter(box, on=True)
         self.set_focus(box)  # at once: `focus()` waits for its turn
 
@@ -362,7 +362,7 @@ class FrameScreen(Screen[None]):
     def set_filter(self, text: str) -> None:
         """Shows only entries that have the text."""
         self.filter_text = text
-        box = self.query_one("#filter", Entry)
+        box = self.query_one("#filter", TextField)
         if box.value != text:
             box.value = text
         if not text:

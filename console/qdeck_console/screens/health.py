@@ -12,9 +12,9 @@ from qdeck.admin import Limits, QueueRef, Snapshot, Status
 from qdeck_console.actions import DEAD, HEALTH, QUEUES, STUCK, WORKERS, ActionHandler
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
-from qdeck_console.presenters.health import Row, ServerHealth
+from qdeck_console.presenters.health import CheckRow, ServerHealth
 from qdeck_console.presenters.parts import in_height, section
-from qdeck_console.presenters.server import Cost, Trips
+from qdeck_console.presenters.server import RefreshCost, Trips
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
 from qdeck_console.widgets.lines import LineList, Lines
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 TASKS: Final = ("maintain", "history", "health", "purge")
 
 
-class HealthScreen(ListScreen[Row, ServerHealth]):
+class HealthScreen(ListScreen[CheckRow, ServerHealth]):
     """Every check with its value, threshold and since when."""
 
     TAB = SCOPE = HEALTH
-    LIST: ClassVar[ListSpec[Row, ServerHealth]] = ListSpec(
+    LIST: ClassVar[ListSpec[CheckRow, ServerHealth]] = ListSpec(
         noun="check", rows=lambda _data: (), key=lambda row: row.key,
         search=lambda row: f"{row.check} {row.label} {row.detail}",
     )  # fmt: skip
@@ -45,7 +45,7 @@ class HealthScreen(ListScreen[Row, ServerHealth]):
         self._since = present.Since()
         self._trips = Trips()
         self._dated: tuple[AsyncReader, dict[str, Finding]] | None = None
-        self._rows: Sequence[Row] = ()
+        self._rows: Sequence[CheckRow] = ()
 
     def body(self) -> Sequence[Widget]:
         """The checks, and the server beside them."""
@@ -67,20 +67,20 @@ class HealthScreen(ListScreen[Row, ServerHealth]):
         return ServerHealth(vitals=vitals, dated=self._dated[1], tasks=tasks)
 
     @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[CheckRow]:
         """The checks, as they were drawn last."""
         return self._rows
 
-    def _judged(self, snapshot: Snapshot) -> list[Row]:
+    def _judged(self, snapshot: Snapshot) -> list[CheckRow]:
         data = self.data or ServerHealth()
         facts = present_server.facts_of(
             snapshot, data.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms, tasks=data.tasks
         )
         return self._since.dated(present.rows(snapshot, facts), snapshot.at_ms, data.dated)
 
-    def _cost(self) -> Cost:
+    def _cost(self) -> RefreshCost:
         commands, sent = self.console.cost.per_second()
-        return Cost(commands=commands, sent_bytes=sent, took_s=self.picture.took_s)
+        return RefreshCost(commands=commands, sent_bytes=sent, took_s=self.picture.took_s)
 
     def draw(self, *, fresh: bool) -> None:
         """Draw the checks, the verdict above them and the server beside them."""
@@ -94,7 +94,7 @@ class HealthScreen(ListScreen[Row, ServerHealth]):
         snapshot = self.picture.snapshot
         return in_height(self._server(snapshot, cells), height, cells) if snapshot else ()
 
-    def groups(self, rows: Sequence[Row]) -> list[RowGroup[Row]]:
+    def groups(self, rows: Sequence[CheckRow]) -> list[RowGroup[CheckRow]]:
         """Return the checks by how bad they are; the server below them where there is no room beside."""
         found = [
             RowGroup(group, partial(_head, label, role, count)) for label, role, count, group in present.heads(rows)
@@ -110,15 +110,15 @@ class HealthScreen(ListScreen[Row, ServerHealth]):
         """Return the heads of the columns."""
         return present.head(cells)
 
-    def height(self, row: Row) -> int:
+    def height(self, row: CheckRow) -> int:
         """Return how many lines a check has: what is wrong has its words beside it, or below."""
         return present.height(row, self._list_cells)
 
-    def lines(self, row: Row, cells: int, *, at_cursor: bool) -> Sequence[Line]:
+    def lines(self, row: CheckRow, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of a check."""
         return present.row_lines(row, cells, at_cursor, hide=self.hide)
 
-    def total_lines(self, rows: Sequence[Row], _cells: int, height: int) -> Sequence[Line]:
+    def total_lines(self, rows: Sequence[CheckRow], _cells: int, height: int) -> Sequence[Line]:
         """Return how many checks there are, and whether some are below."""
         view = self.view
         more = ", more ↓" if view.scroll_offset.y < view.max_scroll_y else ""
@@ -189,7 +189,7 @@ def _head(label: str, role: str, count: int | None, cells: int) -> Line:
     return section(label, "", role, cells, count=count)
 
 
-def leads_to(row: Row) -> str | QueueRef:
+def leads_to(row: CheckRow) -> str | QueueRef:
     """Return where enter goes: a screen, or the queue."""
     if row.check in ("dead_letters", "stuck"):
         return DEAD if row.check == "dead_letters" else STUCK

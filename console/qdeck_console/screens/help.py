@@ -13,8 +13,8 @@ from qdeck_console.presenters import help as present
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import cut_end
 from qdeck_console.widgets.choices import Choices
-from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
+from qdeck_console.widgets.text_field import TextField
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
         """A title, the keys in columns, and the same as a list while it is searched."""
         with Vertical(id="help"):
             yield Lines(id="title", ground="panel")
-            yield Entry(id="words", placeholder="part of a name or of what it does")
+            yield TextField(id="words", placeholder="part of a name or of what it does")
             yield Lines(id="keys", ground="panel")
             yield Choices(id="choices")
 
@@ -127,7 +127,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
     def action_search(self) -> None:
         """Opens the field."""
         self._show_search(on=True)
-        self.query_one("#words", Entry).focus()
+        self.query_one("#words", TextField).focus()
         self._search("")
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -174,7 +174,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
         """Closes the search, then the help."""
         if self.is_searching:
             self._show_search(on=False)
-            self.query_one("#words", Entry).value = ""
+            self.query_one("#words", TextField).value = ""
             self.set_focus(None)
             self._draw()
         else:

@@ -18,7 +18,7 @@ from qdeck_console.screens import export
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.lists import DataT, ReadingScreen, below, lines_without_cursor
 from qdeck_console.screens.marks import MarkingScreen
-from qdeck_console.sources import End, Part, Search, Source
+from qdeck_console.sources import JobSearch, JobSource, ListPart, RangeEnd
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _MARKS_READ: Final = 1000  # marks that are looked after at each picture
 class JobsInSight:
     """What was read of a list, and all about the job under the cursor."""
 
-    part: Part = field(default_factory=Part)
+    part: ListPart = field(default_factory=ListPart)
     detail: JobDetail | None = None
 
 
@@ -57,10 +57,10 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
         """What was read for this screen."""
 
     @abstractmethod
-    def source(self) -> Source | None:
+    def source(self) -> JobSource | None:
         """Where the list comes from now."""
 
-    async def read_list(self, part: Part | None = None) -> JobsInSight:
+    async def read_list(self, part: ListPart | None = None) -> JobsInSight:
         """The part of the list that is in sight, with as much above and below it, or one that was read already; and
         all about the job under the cursor.
         """
@@ -88,7 +88,7 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
         except UnknownJob:
             return JobsInSight(part=part)  # it went away between the two reads
 
-    async def _with_left(self, source: Source, part: Part, row: JobRecord | Left, at: int) -> Part:
+    async def _with_left(self, source: JobSource, part: ListPart, row: JobRecord | Left, at: int) -> ListPart:
         """With the job under the cursor in its place, if it left the list, until it was shown for long enough."""
         there = next((found for found in part.rows if found.key == row.key), None)
         if isinstance(there, JobRecord):
@@ -96,7 +96,7 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
         left = row if isinstance(row, Left) else await find_out(self.console.reader, row, self.now_ms)
         return part if left is None or left.is_over else await source.with_left(part, left, at)
 
-    async def _drop_marks(self, source: Source) -> None:
+    async def _drop_marks(self, source: JobSource) -> None:
         """Takes the marks of jobs away that left the list, and tells; of very many some at each picture."""
         view, operator = self.view, self.console.operator
         marked = [row for row in view.marks.values() if isinstance(row, JobRecord | Left)]
@@ -177,10 +177,10 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
             self.run_worker(self._work_on(), group="search", exit_on_error=False)
 
     @property
-    def search(self) -> Search | None:
+    def search(self) -> JobSearch | None:
         """The search that the list comes from, while it has not seen everything yet."""
         source = self.source()
-        return source if isinstance(source, Search) and source.unfinished else None
+        return source if isinstance(source, JobSearch) and source.unfinished else None
 
     @property
     def unfinished(self) -> bool:
@@ -294,7 +294,7 @@ class JobListScreen(MarkingScreen, ReadingScreen[DataT], Generic[DataT]):
         if begin is not None:
             found[begin.key] = begin
             last_id = end.id if isinstance(end, JobRecord) else ""
-            async for some in source.between(begin, End(id=last_id, key=lower, place=last)):
+            async for some in source.between(begin, RangeEnd(id=last_id, key=lower, place=last)):
                 found |= {job.key: job for job in some}
                 work.done = len(found)
                 if work.cancelled or len(found) > MOST_MARKED:

@@ -19,7 +19,7 @@ from qdeck_console.screens.job_actions import JOB_HANDLERS
 from qdeck_console.screens.job_list import JobListScreen, JobsInSight
 from qdeck_console.screens.queue_actions import PAUSE, QueueActing
 from qdeck_console.screens.target import ask_target
-from qdeck_console.sources import Source, source
+from qdeck_console.sources import JobSource, source
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import LineList, Lines
 
@@ -48,7 +48,7 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
         self.queue: QueueRef | None = None
         self.state = State.READY
         self.newest: dict[State, bool] = {}
-        self._source: tuple[tuple[object, ...], Source] | None = None
+        self._source: tuple[tuple[object, ...], JobSource] | None = None
 
     def body(self) -> Sequence[Widget]:
         """The queue and its states, the list with its heads and total, and one job beside it."""
@@ -96,7 +96,7 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
         """What was read of this list."""
         return self.data or JobsInSight()
 
-    def source(self) -> Source | None:
+    def source(self) -> JobSource | None:
         """The list of this queue and state."""
         if self.queue is None:
             return None

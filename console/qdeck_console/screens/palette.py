@@ -10,7 +10,7 @@ from qdeck_console.commanding import PaletteCommand, found
 from qdeck_console.format import Line, Piece, fit, length
 from qdeck_console.screens.chooser import Chooser
 from qdeck_console.text import cut_end, safe_text
-from qdeck_console.widgets.entry import Entry
+from qdeck_console.widgets.text_field import TextField
 
 if TYPE_CHECKING:
     from textual import events
@@ -38,11 +38,11 @@ class PaletteScreen(Chooser[PaletteCommand]):
 
     def head(self) -> Widget:
         """Return the field."""
-        return Entry(self._text, id="words", placeholder="a command; find ID, context NAME, live")
+        return TextField(self._text, id="words", placeholder="a command; find ID, context NAME, live")
 
     def on_mount(self) -> None:
         """Show all commands."""
-        self.query_one("#words", Entry).focus()
+        self.query_one("#words", TextField).focus()
         self._search(self._text)
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -73,13 +73,13 @@ class PaletteScreen(Chooser[PaletteCommand]):
             self._write(command.title + (" " if command.argument else ""))
 
     def _write(self, text: str) -> None:
-        box = self.query_one("#words", Entry)
+        box = self.query_one("#words", TextField)
         box.value = safe_text(text)
         box.cursor_position = len(box.value)
 
     def on_key(self, event: events.Key) -> None:
         """Keep keys that were pressed before the field was there."""
-        box = self.query_one("#words", Entry)
+        box = self.query_one("#words", TextField)
         if not box.has_focus and event.is_printable and event.character:
             box.insert_text_at_cursor(event.character)
             event.stop()
@@ -90,7 +90,7 @@ class PaletteScreen(Chooser[PaletteCommand]):
 
     def action_choose(self) -> None:
         """Do the chosen command; one that takes something waits for it. Where nothing was named, nothing is done."""
-        command, named = self.chosen, self.query_one("#words", Entry).value.strip(": ")
+        command, named = self.chosen, self.query_one("#words", TextField).value.strip(": ")
         if command is None or not (named or self.has_moved):
             return
         if command.argument:

@@ -14,8 +14,8 @@ from qdeck_console.presenters.confirm import buttons, live_lines, safe_answer, t
 from qdeck_console.presenters.frame import is_production, seen_environment
 from qdeck_console.screens.dialog import Dialog, always, inside, key_hints
 from qdeck_console.text import cut_end, safe_text
-from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
+from qdeck_console.widgets.text_field import TextField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ def _right(_value: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class PromptField:
     """One thing to fill in. `check` says what is wrong with a value; empty when nothing is. With `exact`, that text has
     to be typed.
     """
@@ -83,7 +83,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         console: Session,
         title: str | Line,
         about: Sequence[Line] = (),
-        fields: Sequence[Field] = (),
+        fields: Sequence[PromptField] = (),
         *,
         ask: Line = (),
         act: str = "",
@@ -107,7 +107,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
             for number, field in enumerate(self._fields):
                 suggester = SuggestFromList(field.choices, case_sensitive=True) if field.choices else None
                 placeholder = "" if field.label else field.hint
-                entry = Entry(field.value, id=f"field{number}", placeholder=placeholder, suggester=suggester)
+                entry = TextField(field.value, id=f"field{number}", placeholder=placeholder, suggester=suggester)
                 if field.exact:
                     with Horizontal(classes="exact"):
                         yield entry
@@ -155,8 +155,8 @@ class Prompt(Dialog[tuple[str, ...] | None]):
             kept = [*kept[: room - tail - 1], told, *kept[-tail:]]
         return kept
 
-    def _entry(self, number: int) -> Entry:
-        return self.query_one(f"#field{number}", Entry)
+    def _entry(self, number: int) -> TextField:
+        return self.query_one(f"#field{number}", TextField)
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
     def action_step(self, by: int) -> None:
         """Go to another field."""
         if self._fields:
-            _ = self.focus_next(Entry) if by > 0 else self.focus_previous(Entry)
+            _ = self.focus_next(TextField) if by > 0 else self.focus_previous(TextField)
 
     def action_turn(self) -> None:
         """Choose the other button."""
@@ -292,7 +292,7 @@ def confirmation(
         (safe_text(name), "strong bold"),
         (f" to open {act.split(' ', maxsplit=1)[0]}", "text"),
     )
-    return Prompt(console, head, about, [Field(exact=name)], ask=ask, act=act, note=note)
+    return Prompt(console, head, about, [PromptField(exact=name)], ask=ask, act=act, note=note)
 
 
 def live_question(console: Session, others: Sequence[Activity] = ()) -> Prompt:
@@ -303,8 +303,8 @@ def live_question(console: Session, others: Sequence[Activity] = ()) -> Prompt:
         (safe_text(name), "strong bold"),
     )  # fmt: skip
     fields = [
-        Field(exact=name, hint="its name"),
-        Field(hint="why: a ticket, or a few words", check=lambda value: "" if value else "needs a reason"),
+        PromptField(exact=name, hint="its name"),
+        PromptField(hint="why: a ticket, or a few words", check=lambda value: "" if value else "needs a reason"),
     ]
     ask: Line = (("Type ", "text"), (safe_text(name), "strong bold"), (" and why", "text"))
     return Prompt(console, head, live_lines(others), fields, ask=ask, act="Write for 30 minutes")

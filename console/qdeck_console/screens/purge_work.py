@@ -25,7 +25,7 @@ from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purge_apply
 from qdeck_console.presenters.purge import AppliedPlan, DryRun, RuleRow
 from qdeck_console.screens.dialog import inside
-from qdeck_console.screens.prompt import Field, Prompt, confirmation
+from qdeck_console.screens.prompt import Prompt, PromptField, confirmation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -196,7 +196,7 @@ class PurgeWork:
         value = present.threshold_words(self.limits, rule)
         hint = "a number" if key == "dlq_max_entries" else "90s 15m 2h 7d"
         typed = value.replace(" min", "m").replace(" ", "").replace(",", "")
-        field = Field(label=key, value=typed, hint=hint, check=check)
+        field = PromptField(label=key, value=typed, hint=hint, check=check)
         answer = await self.console.push_screen_wait(
             Prompt(self.console, f"{present.name_of(rule)}, for this run", fields=[field])
         )
@@ -300,7 +300,7 @@ class PurgeWork:
 
     async def write_plan(self, plan: Plan) -> None:
         """Copy the plan to a file, after asking for its name."""
-        field = Field(
+        field = PromptField(
             label="to the file", value=f"{plan.id}.jsonl", hint="qdeck purge --apply FILE does it", check=check_new_file
         )
         answer = await self.console.push_screen_wait(Prompt(self.console, f"Save the plan {plan.id}", fields=[field]))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import AsyncReader, QueueRef, QueueRow, Snapshot
     from qdeck_console.format import Line
-    from qdeck_console.judging import Entry
+    from qdeck_console.judging import JudgedQueue
 
 
 class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
@@ -34,7 +34,7 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
     def __init__(self, queue: QueueRef) -> None:
         super().__init__()
         self.queue = queue
-        self._entry: Entry | None = None
+        self._entry: JudgedQueue | None = None
         self._insights = Insights()
 
     def body(self) -> Sequence[Widget]:

@@ -13,7 +13,7 @@ from qdeck_console.feed import Picture
 from qdeck_console.format import counted
 from qdeck_console.history import flow_of
 from qdeck_console.insight import Insights, Looked, read_pasts
-from qdeck_console.judging import Entry
+from qdeck_console.judging import JudgedQueue
 from qdeck_console.presenters import queues as present
 from qdeck_console.presenters.parts import MARGIN, PLAIN, naming_of
 from qdeck_console.presenters.queue_detail import detail
@@ -131,7 +131,7 @@ class QueuesScreen(QueueActing, ReadingScreen[Looked]):
     def _draw_item(self, drawer: Drawer) -> Callable[[Item, int, bool], Sequence[Line]]:
         def draw(item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
             grid = self._grid(cells)
-            if isinstance(item.row, Entry):
+            if isinstance(item.row, JudgedQueue):
                 return drawer.lines(item.row, grid, at_cursor=at_cursor)
             if not isinstance(item.row, QueueGroup):
                 return (item.row,) if isinstance(item.row, tuple) else ()
@@ -181,15 +181,15 @@ class QueuesScreen(QueueActing, ReadingScreen[Looked]):
         )
 
         def make(cells: int, height: int) -> Sequence[Line]:
-            return detail(entry, drawer, cells, height) if isinstance(entry, Entry) else ()
+            return detail(entry, drawer, cells, height) if isinstance(entry, JudgedQueue) else ()
 
         self.query_one("#side", Lines).show(make, self.painter)
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> JudgedQueue | None:
         """The queue under the cursor, if it is still there."""
         row = self.view.row
-        return row if isinstance(row, Entry) else None
+        return row if isinstance(row, JudgedQueue) else None
 
     @property
     def queue_row(self) -> QueueRow | None:
@@ -198,7 +198,7 @@ class QueuesScreen(QueueActing, ReadingScreen[Looked]):
 
     def exported(self) -> list[object]:
         """Return what `w` writes: the queues that are listed, as `qdeck queues` gives them."""
-        return [item.row.row for item in self.view.listing.items if isinstance(item.row, Entry)]
+        return [item.row.row for item in self.view.listing.items if isinstance(item.row, JudgedQueue)]
 
     def copied(self) -> tuple[str, str]:
         """Return what `y` takes: the name of the queue."""

@@ -17,7 +17,7 @@ from qdeck_console.presenters.redrive import MOST_SAMPLED, WATCHING, Drive, arou
 from qdeck_console.screens.back import CANCEL, CLOSE, BackStep, back
 from qdeck_console.screens.frame import WIDE, FrameScreen
 from qdeck_console.screens.lists import NOTHING_OPENS
-from qdeck_console.screens.prompt import Field, Prompt
+from qdeck_console.screens.prompt import Prompt, PromptField
 from qdeck_console.widgets.items import page_of
 from qdeck_console.widgets.lines import LineList, Lines
 from qdeck_console.widgets.more import More
@@ -77,8 +77,10 @@ async def _redrive(console: Console, request: OperationRequest, after: Callable[
         return
     sample = min(_SAMPLE, max(1, plan.count))
     fields = [
-        Field(label="rate", value=_RATE, hint="5/s, 300/m, 1000/h", check=_check_rate),
-        Field(label="sample", value=str(sample), hint="this many first; the rest if they succeed", check=_check_sample),
+        PromptField(label="rate", value=_RATE, hint="5/s, 300/m, 1000/h", check=_check_rate),
+        PromptField(
+            label="sample", value=str(sample), hint="this many first; the rest if they succeed", check=_check_sample
+        ),
     ]
     answer = await operator.answer_to(Prompt(console, f"Redrive {counted(plan.count, 'job')}", fields=fields))
     if answer is None or not await operator.ask(plan, left_out):

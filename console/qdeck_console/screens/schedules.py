@@ -10,7 +10,7 @@ from qdeck_console.actions import SCHEDULES, ActionHandler
 from qdeck_console.presenters import schedules as present
 from qdeck_console.presenters.empty_state import EmptyState
 from qdeck_console.screens.lists import ListScreen, ListSpec
-from qdeck_console.screens.prompt import Field, Prompt
+from qdeck_console.screens.prompt import Prompt, PromptField
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,9 +115,9 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
             return "" if value in MISSED else f"one of {', '.join(MISSED)}"
 
         fields = [
-            Field(label="cron", value=row.cron, hint="minute hour day month weekday", check=cron),
-            Field(label="time zone", value=row.tz, hint="as in Europe/Berlin", check=zone),
-            Field(
+            PromptField(label="cron", value=row.cron, hint="minute hour day month weekday", check=cron),
+            PromptField(label="time zone", value=row.tz, hint="as in Europe/Berlin", check=zone),
+            PromptField(
                 label="missed turns", value=row.policy, hint="skip, once or all", check=missed, choices=MISSED
             ),
         ]  # fmt: skip

@@ -16,7 +16,7 @@ from qdeck_console.pace import Paces
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.frame import role_of
 from qdeck_console.presenters.parts import in_height, unread_words
-from qdeck_console.presenters.stuck import Stuck, StuckJobs, Why
+from qdeck_console.presenters.stuck import StuckJobs, StuckRow, Why
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup, below
 from qdeck_console.screens.marks import MarkingScreen
@@ -40,7 +40,7 @@ WAITING = ("running", "ready", "delayed", "blocked")
 
 async def _native(
     reader: AsyncReader, row: QueueRow, where: str, workers: Mapping[str, WorkerRow], most: int, now_ms: int
-) -> tuple[list[Stuck], bool]:
+) -> tuple[list[StuckRow], bool]:
     """The stuck jobs of a queue that match, so many at most, and whether these are all.
 
     Without a filter no more are looked for than the row counts: behind them the list of running jobs may be long.
@@ -50,7 +50,7 @@ async def _native(
     told, is_all = await reader.stuck_running(
         row.name, workers, now_ms, where=where, limit=limit, most_read=MOST_RUNNING
     )
-    found: list[Stuck] = []
+    found: list[StuckRow] = []
     for each in told:
         try:
             job = await reader.job(row.ref, each.id)
@@ -61,8 +61,8 @@ async def _native(
     return found, is_all or (count is not None and len(told) == count)
 
 
-async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[Stuck]:
-    found: dict[str, Stuck] = {}
+async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[StuckRow]:
+    found: dict[str, StuckRow] = {}
     cursor: str | None = None
     for _ in range(MOST_PAGES):
         page = await reader.page(queue, state=WAITING, cursor=cursor)
@@ -74,11 +74,11 @@ async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[Stuck]:
     return list(found.values())
 
 
-class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
+class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
     """What runs longer than it should."""
 
     TAB = SCOPE = STUCK
-    LIST: ClassVar[ListSpec[Stuck | Left, StuckJobs]] = ListSpec(
+    LIST: ClassVar[ListSpec[StuckRow | Left, StuckJobs]] = ListSpec(
         noun="stuck job", rows=lambda data: data.jobs, key=lambda row: row.key, search=lambda row: row.key
     )
 
@@ -87,10 +87,10 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
         self._usual: dict[QueueRef, Spread | None] = {}
         self._paces = Paces(times=20)
 
-    async def _read_usual(self, found: Sequence[Stuck]) -> None:
+    async def _read_usual(self, found: Sequence[StuckRow]) -> None:
         """How long jobs took that are done, of the queue under the cursor and not often."""
         row = self.view.row if self.is_mounted else None
-        stuck = row if isinstance(row, Stuck) else found[0] if found else None
+        stuck = row if isinstance(row, StuckRow) else found[0] if found else None
         if stuck is None or stuck.why is Why.THEIRS:
             return
         queue = stuck.job.ref
@@ -100,7 +100,7 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
 
     def job_of(self, row: object) -> JobRecord | None:
         """The job that a row shows."""
-        return row.job if isinstance(row, Stuck) else None
+        return row.job if isinstance(row, StuckRow) else None
 
     def everything(self) -> tuple[OperationRequest, int | None] | None:
         """All stuck jobs that match, of every queue."""
@@ -113,7 +113,7 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
         """Read the stuck jobs of the queues that have some, as the core finds them, and their owners."""
         where, at_ms = self.filter_text, snapshot.at_ms
         workers = {worker.id: worker for worker in await reader.workers()}
-        found: list[Stuck] = []
+        found: list[StuckRow] = []
         rows = sorted((row for row in snapshot.queues if row.stuck), key=lambda row: -(row.stuck or 0))
         rows, all_read = rows[:MOST_QUEUES], len(rows) <= MOST_QUEUES
         most = min(present.MOST, max(LEAST_OF_QUEUE, MOST_JOBS // max(1, len(rows))))
@@ -147,13 +147,13 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
         )  # fmt: skip
 
     async def _under_cursor(
-        self, found: Sequence[Stuck], workers: Mapping[str, WorkerRow], now_ms: int
-    ) -> tuple[Stuck | None, Left | None]:
+        self, found: Sequence[StuckRow], workers: Mapping[str, WorkerRow], now_ms: int
+    ) -> tuple[StuckRow | None, Left | None]:
         """The job under the cursor, when it is not among those that were found: stuck still, or where it went."""
         row = self.view.row if self.is_mounted else None
         if isinstance(row, Left):
             return None, None if row.is_over or any(stuck.key == row.key for stuck in found) else row
-        if not isinstance(row, Stuck) or any(stuck.key == row.key for stuck in found):
+        if not isinstance(row, StuckRow) or any(stuck.key == row.key for stuck in found):
             return None, None
         left = await find_out(self.console.reader, row.job, now_ms)
         if left is not None or not row.job.has(Feature.LEASES):
@@ -167,7 +167,7 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
         gone = Left(key=row.key, id=row.job.id, code=SkipCode.LEFT_STATE, data="stuck")
         return still, gone if still is None else None
 
-    def _drop_marks(self, found: Sequence[Stuck], all_read: bool) -> None:
+    def _drop_marks(self, found: Sequence[StuckRow], all_read: bool) -> None:
         """Takes the marks of jobs away that are not stuck any more, and tells."""
         if not all_read or not self.is_mounted or self.console.operator.work is not None:
             return
@@ -183,22 +183,22 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
         """Whether there is something to mark."""
         return bool(self.matching())
 
-    def matching(self) -> list[Stuck | Left]:
+    def matching(self) -> list[StuckRow | Left]:
         """Return the stuck jobs that the filter matches."""
         test = parse(self.filter_text).compile()
         return [stuck for stuck in (self.data or StuckJobs()).jobs if test(stuck.job)]
 
-    def groups(self, rows: Sequence[Stuck | Left]) -> list[RowGroup[Stuck | Left]]:
+    def groups(self, rows: Sequence[StuckRow | Left]) -> list[RowGroup[StuckRow | Left]]:
         """Return the jobs by why they are stuck."""
-        found: list[RowGroup[Stuck | Left]] = []
+        found: list[RowGroup[StuckRow | Left]] = []
         for why in Why:
-            jobs = [row for row in rows if isinstance(row, Stuck) and row.why is why]
+            jobs = [row for row in rows if isinstance(row, StuckRow) and row.why is why]
             if jobs:
                 foot = partial(present.note_line, why, jobs) if self.is_tall else None
                 found.append(RowGroup(jobs, partial(present.group_line, why, jobs[0].role, len(jobs)), foot=foot))
         return found
 
-    def items(self, rows: Sequence[Stuck | Left]) -> list[Item]:
+    def items(self, rows: Sequence[StuckRow | Left]) -> list[Item]:
         """Return the jobs as entries, with the one under the cursor in its place when it left the list."""
         items = self.items_of(rows)
         gone, place = (self.data or StuckJobs()).gone, self.view.place
@@ -210,18 +210,18 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
         """Return the heads of the columns."""
         return present.head_line(cells)
 
-    def height(self, row: Stuck | Left) -> int:
+    def height(self, row: StuckRow | Left) -> int:
         """Return how many lines a job has."""
-        return 2 if isinstance(row, Stuck) and row.reason else 1
+        return 2 if isinstance(row, StuckRow) and row.reason else 1
 
-    def lines(self, row: Stuck | Left, cells: int, *, at_cursor: bool) -> Sequence[Line]:
+    def lines(self, row: StuckRow | Left, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of a job."""
         if isinstance(row, Left):
             return (present.left_line(row, cells, self.now_ms),)
         line = present.entry_line(row, cells, hide=self.hide, at_cursor=at_cursor)
         return (line, present.reason_line(row, cells)) if row.reason else (line,)
 
-    def total(self, rows: Sequence[Stuck | Left]) -> str:
+    def total(self, rows: Sequence[StuckRow | Left]) -> str:
         """Return how much is shown."""
         if not rows:
             return ""
@@ -230,7 +230,7 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
         words = words if shown >= data.total else f"{words} of {data.total:,}"
         return f"{words}, {unread_words(data.unread)}" if data.unread else words
 
-    def total_lines(self, rows: Sequence[Stuck | Left], cells: int, height: int) -> Sequence[Line]:
+    def total_lines(self, rows: Sequence[StuckRow | Left], cells: int, height: int) -> Sequence[Line]:
         """Return the lines below the list."""
         return below(UNREAD if self.is_unread else self.count_line(self.total(rows)), cells, height)
 
@@ -264,9 +264,9 @@ class StuckScreen(MarkingScreen, ListScreen[Stuck | Left, StuckJobs]):
 
     def lacks(self) -> bool:
         """Whether all about the job under the cursor is not read yet."""
-        return not isinstance(self.chosen, Stuck)
+        return not isinstance(self.chosen, StuckRow)
 
-    def side(self, row: Stuck | Left, cells: int, height: int) -> Sequence[Line]:
+    def side(self, row: StuckRow | Left, cells: int, height: int) -> Sequence[Line]:
         """Return the job under the cursor, with why it is stuck."""
         if isinstance(row, Left):
             lines: Sequence[Line] = ((("–  ", "ghost"), ("gone", "faint bold")), ((row.words(self.now_ms), "muted"),))

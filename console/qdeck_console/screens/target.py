@@ -30,7 +30,7 @@ def callable_names(names: Iterable[str], *, hide: Naming) -> Mapping[str, str]:
 
 async def ask_target(console: Console, title: str, queue: QueueRef) -> str | None:
     """Asks for another queue than `queue`, one that there is; none when it was told that nothing is done."""
-    from qdeck_console.screens.prompt import Field, Prompt
+    from qdeck_console.screens.prompt import Prompt, PromptField
 
     snapshot = console.latest.snapshot
     names = [row.name for row in snapshot.queues if row.has(Feature.MOVE)] if snapshot is not None else []
@@ -44,7 +44,9 @@ async def ask_target(console: Console, title: str, queue: QueueRef) -> str | Non
 
     others = [called for called, name in known.items() if name != queue.name]
     answer = await console.operator.answer_to(
-        Prompt(console, title, fields=[Field(label="to the queue", hint="→ completes", check=check, choices=others)])
+        Prompt(
+            console, title, fields=[PromptField(label="to the queue", hint="→ completes", check=check, choices=others)]
+        )
     )
     if answer is None:
         console.say("nothing was done", "muted", "")

@@ -89,7 +89,7 @@ def test_what_another_system_does_not_keep_is_no_zero() -> None:
     own = JobRecord(id="x", key="x", queue="q", state="running", native_state="running", age_s=1.0)
     assert "nobody" in words(jobs.TABLES[State.RUNNING].line(own, 120, NOW, at_cursor=False))
     row = QueueRow(name="q", adapter="lists", ready=0, dead=3)
-    told = words(jobs.states_line(State.READY, judging.Entry(row=row, severity=judging.Severity.FINE), 160))
+    told = words(jobs.states_line(State.READY, judging.JudgedQueue(row=row, severity=judging.Severity.FINE), 160))
     assert "ready ·" in told
     assert "dead 3" in told
     assert "running –" in told

@@ -25,7 +25,7 @@ from qdeck.admin import (
 from qdeck_console.feed import Picture
 from qdeck_console.format import length, path
 from qdeck_console.insight import Insight
-from qdeck_console.judging import Entry, RowReason, Severity
+from qdeck_console.judging import JudgedQueue, RowReason, Severity
 from qdeck_console.presenters.charts import area
 from qdeck_console.presenters.empty_state import EmptyState, empty_state_lines
 from qdeck_console.presenters.parts import PLAIN, Naming
@@ -113,7 +113,9 @@ def test_the_last_operations_and_what_became_of_them() -> None:
 
 def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
     row = QueueRow(name="shop:dev:mail:actions", ready=9, dead=5, totals={"enqueued": 9, "done": 3})
-    entry = Entry(row=row, severity=Severity.WATCH, reasons=(RowReason(Severity.WATCH, "5 dead letters", Code.DEAD),))
+    entry = JudgedQueue(
+        row=row, severity=Severity.WATCH, reasons=(RowReason(Severity.WATCH, "5 dead letters", Code.DEAD),)
+    )
     insight = Insight(
         queue=row.ref,
         close_up=_seen(died=(Died(error_class="KeyError", count=5),)),
@@ -132,7 +134,7 @@ def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
 def test_a_name_is_told_in_full_only_where_a_part_of_it_is_hidden() -> None:
     drawer = Drawer(picture=Picture(), hide=Naming("shop:dev:"), reasons_shown=True)
     for name, more in (("scheduler", False), ("shop:dev:mail:actions", True)):
-        shown = _text(detail(Entry(row=QueueRow(name=name), severity=Severity.FINE), drawer, CELLS))
+        shown = _text(detail(JudgedQueue(row=QueueRow(name=name), severity=Severity.FINE), drawer, CELLS))
         assert (name in shown) == more
 
 
@@ -179,7 +181,7 @@ def test_a_name_that_ends_in_a_star_keeps_the_part_before_it() -> None:
 
 
 def test_where_there_is_no_column_for_it_the_name_carries_its_adapter() -> None:
-    entry = Entry(row=QueueRow(adapter="vmpooler", name="centos-7-x86_64", ready=11), severity=Severity.FINE)
+    entry = JudgedQueue(row=QueueRow(adapter="vmpooler", name="centos-7-x86_64", ready=11), severity=Severity.FINE)
     drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
     narrow = Grid.of(80, adapters=2, span_s=60)
     [line] = drawer.lines(entry, narrow, at_cursor=False)
@@ -194,7 +196,7 @@ def test_where_there_is_no_column_for_it_the_name_carries_its_adapter() -> None:
 def test_no_number_of_the_list_is_cut(many: int) -> None:
     row = QueueRow(name="q", ready=many, delayed=many, running=many, stuck=many, dead=many, oldest_s=20_000.9 * 86400)
     row = replace(row, oldest_exact=False, in_per_s=many / 7, out_per_s=many / 5)
-    entry = Entry(row=row, severity=Severity.FINE)
+    entry = JudgedQueue(row=row, severity=Severity.FINE)
     sums = Totals(ready=many, delayed=many, blocked=0, running=many, stuck=many, dead=many)
     drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
     for cells in range(60, 201, 5):
@@ -250,12 +252,12 @@ def test_a_queue_opens_at_the_list_that_its_worst_reason_is_about(reason: Code |
     row = QueueRow(name="shop:mail", ready=1, running=3, dead=27)
     codes = (reason, Code.DEAD) if reason is not None else ()
     reasons = tuple(RowReason(Severity.WATCH, "what it says", code) for code in codes)
-    assert list_in_question(Entry(row=row, severity=Severity.WATCH, reasons=reasons)) is found
+    assert list_in_question(JudgedQueue(row=row, severity=Severity.WATCH, reasons=reasons)) is found
     assert list_in_question(None) is None
 
 
 def test_where_little_is_seen_at_once_what_is_wrong_comes_first() -> None:
-    entry = Entry(
+    entry = JudgedQueue(
         row=QueueRow(name="q", ready=1),
         severity=Severity.WATCH,
         reasons=(RowReason(Severity.WATCH, "paused", Code.PAUSED),),

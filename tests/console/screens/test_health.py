@@ -11,7 +11,7 @@ from qdeck.admin import NATIVE, Code, Finding, QueueRef, Status, Target, Writer
 from qdeck_console.contexts import Contexts
 from qdeck_console.format import length
 from qdeck_console.presenters import health as present
-from qdeck_console.presenters.health import Row
+from qdeck_console.presenters.health import CheckRow
 from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.health import HealthScreen, leads_to
 from qdeck_console.screens.queue import QueueScreen
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def test_since_is_told_of_what_changed_while_we_looked() -> None:
     since = present.Since()
     found = Finding(code=Code.STUCK, severity=Status.DEGRADED, since_ms=700)
-    bad = Row(check="stuck", status=Status.DEGRADED, detail="", of=found.place)
+    bad = CheckRow(check="stuck", status=Status.DEGRADED, detail="", of=found.place)
     said = {found.place: found}
     assert [(row.since_ms, row.before) for row in since.dated([bad], 1000, said)] == [(700, False)]
     assert [(row.since_ms, row.before) for row in since.dated([bad], 1500, {})] == [(1000, True)]
     assert since.note([bad], 1000) == {"stuck//": (1000, True)}
     assert since.note([bad], 2000) == {"stuck//": (1000, True)}
-    fine = Row(check="stuck", status=Status.HEALTHY, detail="")
+    fine = CheckRow(check="stuck", status=Status.HEALTHY, detail="")
     assert since.note([fine], 3000) == {"stuck": (3000, False)}
     assert since.note([bad], 4000) == {"stuck//": (4000, False)}
     [seen] = since.dated([bad], 5000, said)
@@ -39,7 +39,7 @@ def test_since_is_told_of_what_changed_while_we_looked() -> None:
 
 @pytest.mark.parametrize("cells", [90, 97, 100, 116, 160])
 def test_what_was_found_is_told_in_words_where_there_is_room(cells: int) -> None:
-    fine = Row(check="replication", status=Status.HEALTHY, detail="no other server has a copy", value="none")
+    fine = CheckRow(check="replication", status=Status.HEALTHY, detail="no other server has a copy", value="none")
     found = Finding(
         code=Code.NO_WORKER,
         severity=Status.UNHEALTHY,
@@ -47,7 +47,7 @@ def test_what_was_found_is_told_in_words_where_there_is_room(cells: int) -> None
         label="a:b:c:actions",
         count=1,
     )
-    bad = Row(check="workers", status=found.severity, detail=found.text, short=found.row_text,
+    bad = CheckRow(check="workers", status=found.severity, detail=found.text, short=found.row_text,
               queue=found.queue, label=found.label, value=1, threshold=0, since_ms=0)  # fmt: skip
     for row, words in ((fine, "no other server "), (bad, "no live worker, 1 job waiting")):
         drawn = present.row_lines(row, cells, at_cursor=False, hide=PLAIN)
@@ -76,7 +76,7 @@ async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, s
         else:
             await pilot.press("G", "pagedown")
             assert "persistence" in text(app)
-        rows = {row.check: row for row in (item.row for item in screen.view.listing.items) if isinstance(row, Row)}
+        rows = {row.check: row for row in (item.row for item in screen.view.listing.items) if isinstance(row, CheckRow)}
         assert rows["paused"].label == SEARCH
         assert rows["dead_letters"].value == 12
         for check, where in (("stuck", "stuck"), ("dead_letters", "dead")):

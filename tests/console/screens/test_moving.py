@@ -14,7 +14,7 @@ from qdeck._engine import keys, transitions
 from qdeck.admin import JobRecord, Writer
 from qdeck_console import leaving
 from qdeck_console.presenters import stuck as present
-from qdeck_console.presenters.stuck import Stuck
+from qdeck_console.presenters.stuck import StuckRow
 from qdeck_console.screens import job_list
 from qdeck_console.widgets.lines import LineList
 from support.screens import app_of, bury, claim, command, console, row, run, text, until
@@ -37,7 +37,7 @@ def view(pilot: Pilot[int]) -> LineList:
 def at(pilot: Pilot[int]) -> JobRecord:
     """The job under the cursor."""
     found = view(pilot).row
-    found = found.job if isinstance(found, Stuck) else found
+    found = found.job if isinstance(found, StuckRow) else found
     assert isinstance(found, JobRecord)
     return found
 

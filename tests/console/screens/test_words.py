@@ -10,13 +10,13 @@ from core.adapters.test_conformance import FILL
 from qdeck.admin import AsyncWriter, QueueRow, ServerInfo, Snapshot, Status, Totals, UndoResult, Writer
 from qdeck_console.app import ConsoleApp
 from qdeck_console.feed import Picture
-from qdeck_console.judging import Entry, Severity
+from qdeck_console.judging import JudgedQueue, Severity
 from qdeck_console.operator import NamedBatch, Work
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.presenters.parts import PLAIN, name_parts, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer
-from qdeck_console.screens.prompt import Field, Prompt, confirmation
+from qdeck_console.screens.prompt import Prompt, PromptField, confirmation
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.widgets.lines import Lines
 from support.screens import HOOKS, MAIL, console
@@ -98,7 +98,7 @@ async def test_the_age_goes_on_while_a_dialog_is_open(url: str) -> None:
         assert isinstance(app, ConsoleApp)
         for dialog in (
             confirmation(app, "Purge 2 jobs", [()], "Purge 2"),
-            Prompt(app, "Move", fields=[Field(label="to")]),
+            Prompt(app, "Move", fields=[PromptField(label="to")]),
         ):
             await app.push_screen(dialog)
             await until(pilot, "cancel")
@@ -120,7 +120,9 @@ async def test_a_plan_that_is_wider_than_its_dialog_is_cut_with_a_sign(url: str)
 
 
 def test_an_age_that_is_not_known_is_not_told_as_zero() -> None:
-    entry = Entry(row=QueueRow(adapter="scheduler", name="s", ready=5, oldest_exact=False), severity=Severity.FINE)
+    entry = JudgedQueue(
+        row=QueueRow(adapter="scheduler", name="s", ready=5, oldest_exact=False), severity=Severity.FINE
+    )
     told = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
     words = ["".join(part for part, _ in line) for line in detail(entry, told, 41)]
     [oldest] = [line for line in words if "oldest waits" in line]

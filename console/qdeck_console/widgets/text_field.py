@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class Entry(Input):
+class TextField(Input):
     """A field without a frame, whose cursor stands still: what blinks takes the eye away from what is wrong."""
 
     def __init__(
