@@ -89,7 +89,7 @@ def trouble(job: JobDetail) -> str:
 def _stuck_words(job: JobDetail, stuck: Stuck) -> str:
     """Why it is stuck; of those that the list of stuck jobs has, at more length than a row there."""
     passed = fmt.span_s(stuck.seconds)
-    if stuck.code in (StuckCode.LEASE_EXPIRED, StuckCode.OWNER_GONE):
+    if stuck.code is StuckCode.LEASE_EXPIRED:
         return f"stuck: its lease ran out {passed} ago and was not renewed; see 3 Stuck"
     if stuck.code is StuckCode.OVER_LIMIT:
         return f"stuck: {passed} over its time limit of {fmt.span_s(stuck.limit)}; see 3 Stuck"

@@ -288,9 +288,9 @@ class Reads(Plans):
         self, queue: str, job_id: str, workers: Mapping[str, WorkerRow], now_ms: int
     ) -> Program[StuckJob | None]:
         """Return why one job of a native queue is stuck; None where it is not."""
-        from qdeck.adapters.native import job
+        from qdeck.adapters.native import stuck
 
-        return job.read_stuck(queue, job_id, workers, now_ms)
+        return stuck.read_one(queue, job_id, workers, now_ms)
 
     @reads
     def schedules(self) -> Program[list[ScheduleRow]]:

@@ -5,23 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import payload
-from qdeck._deck.model import JobDetail, JobLocation, State
+from qdeck._deck.model import JobDetail, JobLocation
 from qdeck._engine import codec, keys
 from qdeck._engine.stored_numbers import digits
 from qdeck._errors import UnknownJob
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
 from qdeck._redis.errors import good, is_error
-from qdeck.adapters.native import ALL_STATES, records, stuck
+from qdeck.adapters.native import ALL_STATES, records
 from qdeck.adapters.native.records import Row
-from qdeck.adapters.native.walk import fill
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from qdeck._deck.model import WorkerRow
     from qdeck._redis.commands import Command, Program
-    from qdeck.adapters.plans import StuckJob
 
 _MOST_CHUNKS: Final = 20  # of the list of dependents, each of about 200
 _PARTS: Final = ("head", "attempts", "lease", "error", "body", "result", "log")
@@ -78,9 +75,9 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
             row.leave_out(part, size_of[part])
     row.head_raw, row.attempts_raw, row.lease_raw, row.error_raw, row.body_raw = head, attempts, lease, error, body
     dependents, more = yield from _dependents(queue, job_id, kids)
-    known = records.facts(row) | _of_head(row) | _of_lease(row)
-    known["stuck"] = yield from stuck.name_owner(known["stuck"], known["worker"], now)
+    known = _of_head(row) | _of_lease(row)
     return JobDetail(
+        **records.facts(row),
         **known,
         depends_on=tuple(_words(waits)),
         dependents=tuple(dependents),
@@ -90,16 +87,6 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
         log=None if log is None else payload.mask_text(log.decode("utf-8", "backslashreplace")),
         body_bytes=size_of["body"],
     )
-
-
-def read_stuck(queue: str, job_id: str, owners: Mapping[str, WorkerRow], now: int) -> Program[StuckJob | None]:
-    """Return why one job is stuck; None where it does not run, or is not stuck."""
-    [row] = yield from by_id(queue, [job_id], now)
-    if row is None or row.state != State.RUNNING:
-        return None
-    for part in stuck.HELD:
-        yield from fill(queue, part, [row])
-    return stuck.judge(row, owners, now)
 
 
 def _of_head(row: Row) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def facts(row: Row) -> dict[str, Any]:
 
 
 def _stuck(row: Row, head: JobHead | None, events: list[Event]) -> Stuck | None:
-    """Why it does not move, as far as the job itself tells: whether its worker lives is not read for lists."""
+    """Why it does not move, as far as the job itself tells: whether its worker lives is known to none of its fields."""
     if row.state == State.DELAYED and events and events[-1].kind == codec.UNKNOWN_TASK:
         return Stuck(code=StuckCode.UNKNOWN_TASK, seconds=max(0, row.now - events[-1].at_ms) / 1000)
     found = stuck_since(row.lease_raw, row.head_raw, row.at, row.now) if row.state == State.RUNNING else None

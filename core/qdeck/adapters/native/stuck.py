@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from qdeck._deck import workers
 from qdeck._deck.model import State
 from qdeck._deck.queue_details import stuck_since
@@ -15,7 +13,7 @@ from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
 from qdeck.adapters.native.records import read_lease
-from qdeck.adapters.native.walk import Needs, Walk
+from qdeck.adapters.native.walk import Needs, Walk, fill
 from qdeck.adapters.plans import StuckJob
 
 if TYPE_CHECKING:
@@ -83,14 +81,6 @@ def read_owners(now_ms: int) -> Program[dict[str, WorkerRow] | None]:
         return None
 
 
-def name_owner(found: Stuck | None, worker: str | None, now_ms: int) -> Program[Stuck | None]:
-    """Return why one job is stuck, with its worker's end as the reason where that is known to be gone."""
-    if found is None or found.code is not StuckCode.LEASE_EXPIRED or worker is None:
-        return found
-    is_gone = _is_alive(worker, (yield from read_owners(now_ms))) is False
-    return msgspec.structs.replace(found, code=StuckCode.OWNER_GONE) if is_gone else found
-
-
 class StuckPages(Walk):
     """Jobs of one list that may be stuck: those that run, or those whose worker did not know their task."""
 
@@ -130,3 +120,15 @@ def read_running(
             return found, True
         found += [job for row in rows if (job := walk.stuck(row)) is not None]
     return found[:limit], False
+
+
+def read_one(queue: str, job_id: str, owners: Mapping[str, WorkerRow], now: int) -> Program[StuckJob | None]:
+    """Return why one job is stuck; None where it does not run, or is not stuck."""
+    from qdeck.adapters.native.job import by_id
+
+    [row] = yield from by_id(queue, [job_id], now)
+    if row is None or row.state != State.RUNNING:
+        return None
+    for part in HELD:
+        yield from fill(queue, part, [row])
+    return judge(row, owners, now)
