@@ -140,15 +140,15 @@ def secure(calls: list[Call], jobs: list[Job]) -> Program[None]:
     began = time.monotonic()
     for (queue, wanted), members in by_wish.items():
         try:
-            told = yield from confirm(
+            durability = yield from confirm(
                 queue, list(dict.fromkeys(job.id for job in members)), wanted, began + wanted.timeout
             )
         except QdeckError as error:
             message = f"the jobs are enqueued; whether they are on {wanted} is not known: {error}"
             raise NotDurable(message, jobs=jobs, hint=error.hint) from error
         for job in members:
-            job.durable = told
-        short = short or (None if told.met else told)
+            job.durable = durability
+        short = short or (None if durability.met else durability)
     if short is not None:
         hint = "they are enqueued and will run; enqueueing again with the same id is safe"
         if not short.found:

@@ -28,7 +28,7 @@ def state_dir() -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """Return the directory, made where it is missing; raises where somebody else could have put files into it.
+    """Return the directory, made where it is missing; raise where another user could have put files into it.
 
     One that others can only read is closed to them. One that others can write to is not: what is in it may be theirs.
     """
@@ -88,7 +88,7 @@ def new_file(name: str) -> Iterator[tuple[Path, BinaryIO]]:
 
 
 def draft_beside(path: Path, *, buffering: int = -1) -> tuple[Path, BinaryIO]:
-    """Make an empty file beside a path, under a name that nobody can foretell, for this user alone."""
+    """Make an empty file beside a path, under an unpredictable name, for this user alone."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
     return Path(name), os.fdopen(handle, "wb", buffering=buffering)
 

@@ -135,7 +135,7 @@ class QueueName:
 
     @property
     def is_dead_letter(self) -> bool:
-        """Whether dead letters go here: told by the suffix, or by the type of names that are written so."""
+        """Return whether dead letters go here, by the suffix, or by the type of a name."""
         return self.type is QueueType.DEAD_LETTER or self.detail.rpartition(":")[2] == QueueType.DEAD_LETTER
 
     @property

@@ -1,1 +1,1 @@
-"""The agent: looks after queues whether or not anybody works on them, and tells how they are."""
+"""The agent: maintains queues, also those without a worker, and reports their health."""

@@ -62,7 +62,7 @@ class _Api:
         self._event = event
 
     def open(self, handler: Handler) -> Handler:
-        """The handler, with its faults told to the log: a caller learns their class only."""
+        """Return the handler with its internal errors logged: a caller gets their class only."""
 
         async def handle(request: Request) -> Response:
             try:

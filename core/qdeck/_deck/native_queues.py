@@ -294,20 +294,20 @@ def _read_counts(
         part.read_ms = now
         seen: dict[str, QueueRow] = {}
         for name, reply in zip(part.names, replies, strict=True):
-            known, told = cache.known.get(name), _shared(reply)
-            if known is None or known.reply != told:
+            known, kept = cache.known.get(name), _shared(reply)
+            if known is None or known.reply != kept:
                 base = _row(name, reply)
                 if base is None:
                     cache.known.pop(name, None)
                     continue
                 flow = history.Flow.of(base.totals) if base.totals else None
                 if known is None:
-                    known = cache.known[name] = CountedQueue(told, base, base, flow)
+                    known = cache.known[name] = CountedQueue(kept, base, base, flow)
                     if earlier is not None and name in earlier[1]:
                         known.past_flows.append((earlier[0], earlier[1][name]))
                         known.past_deaths.append((earlier[0], earlier[1][name]))
                 else:
-                    known.reply, known.base, known.flow, known.derived = told, base, flow, ()
+                    known.reply, known.base, known.flow, known.derived = kept, base, flow, ()
             seen[name] = known.base
         chosen = [seen[name] for name in _chosen(cache, part.names, visible) if name in seen]
         cache.details |= yield from read_details(chosen, now, cache.thresholds)

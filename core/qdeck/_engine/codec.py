@@ -224,8 +224,8 @@ def read_events(raw: bytes | None) -> list[Event]:
             data = decode_json(json)
         except (msgspec.DecodeError, UnicodeDecodeError):
             data = {"text": json.decode("utf-8", "replace")}
-        told = data if isinstance(data, dict) else {"value": data}
-        events.append(Event(at_ms, kind.decode("utf-8", "replace"), told))
+        data = data if isinstance(data, dict) else {"value": data}
+        events.append(Event(at_ms, kind.decode("utf-8", "replace"), data))
     return events
 
 

@@ -99,7 +99,7 @@ def _table(*rows: tuple[str, FieldKind, str, str]) -> Mapping[str, Field]:
 
 FIELDS: Final = _table(
     ("id", FieldKind.TEXT, "id", "the id of the job"),
-    ("name", FieldKind.TEXT, "name", "the name given by whoever made the job"),
+    ("name", FieldKind.TEXT, "name", "the name given by the producer"),
     ("task", FieldKind.TEXT, "task", "what it runs"),
     ("queue", FieldKind.TEXT, "queue", "the queue it is in"),
     ("adapter", FieldKind.TEXT, "adapter", "the queue system it belongs to"),

@@ -258,7 +258,7 @@ class ClusterRoutes(Routes):
             elif isinstance(reply[0], ResponseError):
                 last = reply[0]
             elif not reply[0]:
-                last = ConnectionError(f"{node} knows of no slots: is the cluster made?")
+                last = ConnectionError(f"{node} has no slots: is the cluster created?")
             else:
                 found = SlotMap.read(reply[0], node)
                 self.changes += found != self._map

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.all import Adapters
 
 SKEW_MS: Final = 2_000  # more than that between two clocks, and times on screens mislead
-_QUEUE: Final = "qdeck:doctor"  # a queue that nobody has
+_QUEUE: Final = "qdeck:doctor"  # a queue that does not exist
 _QUEUES_CHECKED: Final = 1000
 _CALL: Final = re.compile(r"redis\.p?call\('(\w+)'")
 _MOST_UNREADABLE: Final = 20  # that are named one by one
@@ -330,11 +330,11 @@ def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
         return [DoctorCheck(name="adapters", ok=False, detail=str(error), hint=error.hint)]
     counts = Counter(row.adapter for row in seen.queues)
     own = counts.pop(NATIVE, 0)
-    told = [
+    texts = [
         f"native: {counted(own, 'queue')}",
         *(f"{name}: {counted(count, 'queue')}" for name, count in counts.items()),
     ]
-    found = [DoctorCheck(name="adapters", ok=True, detail="; ".join(told))]
+    found = [DoctorCheck(name="adapters", ok=True, detail="; ".join(texts))]
     found += [DoctorCheck(name="adapters", ok=None, detail=notice) for notice in notices]
     found += [_adapter(adapter) for adapter in adapters.foreign if adapter.name in counts]
     found += _unreadable(seen, broken)
@@ -345,12 +345,12 @@ def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
 
 def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorCheck]:
     """The queues and the stored values that cannot be read, the first of them one by one."""
-    told = [one.text for one in (*seen.findings, *broken.findings) if one.code is Code.UNREADABLE]
+    texts = [one.text for one in (*seen.findings, *broken.findings) if one.code is Code.UNREADABLE]
     hint = "upgrade qdeck where a queue is of a newer version; else see what else writes these keys"
     name, code = "unreadable", Code.UNREADABLE
-    found = [DoctorCheck(name=name, ok=False, detail=text, hint=hint, code=code) for text in told[:_MOST_UNREADABLE]]
-    if len(told) > _MOST_UNREADABLE:
-        more = f"{len(told) - _MOST_UNREADABLE:,} more queues or keys cannot be read (qdeck health names them)"
+    found = [DoctorCheck(name=name, ok=False, detail=text, hint=hint, code=code) for text in texts[:_MOST_UNREADABLE]]
+    if len(texts) > _MOST_UNREADABLE:
+        more = f"{len(texts) - _MOST_UNREADABLE:,} more queues or keys cannot be read (qdeck health names them)"
         found.append(DoctorCheck(name=name, ok=False, detail=more, code=code))
     return found
 
@@ -372,8 +372,8 @@ def _abilities(looking: DoctorCheck, changing: DoctorCheck, *, read_only: bool) 
         cannot.append("change jobs")
     elif changing.ok:
         can.append("change jobs")
-    told = [f"can {' and '.join(can)}"] if can else []
-    told += [f"cannot {'; nor '.join(cannot)}"] if cannot else []
+    texts = [f"can {' and '.join(can)}"] if can else []
+    texts += [f"cannot {'; nor '.join(cannot)}"] if cannot else []
     if changing.ok is None and not read_only:
-        told.append("whether it can change jobs shows when it tries")
-    return DoctorCheck(name="abilities", ok=bool(looking.ok), detail="; ".join(told), hint=looking.hint)
+        texts.append("whether it can change jobs shows when it tries")
+    return DoctorCheck(name="abilities", ok=bool(looking.ok), detail="; ".join(texts), hint=looking.hint)

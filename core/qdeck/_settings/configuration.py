@@ -55,7 +55,7 @@ class Configuration:
     was_trusted: bool = False
     """Whether that file was trusted before it changed. Then its contexts are meant, and those here do not stand in."""
     strangers: Mapping[str, ContextSettings] = field(default_factory=dict)
-    """Production contexts of that file: whoever wrote them, they can make a server stricter."""
+    """Production contexts of that file: from any author, they can only make a server stricter."""
 
     def target(self, name: str | None = None) -> Target | None:
         """Return the server of a context, of the default one when none is named; its variables are expanded now.

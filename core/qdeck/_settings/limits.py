@@ -81,7 +81,7 @@ class Limits:
         return float(getattr(self, self._given(setting)))
 
     def _given(self, setting: str) -> str:
-        """The setting that counts: machines that nobody asked for may have a limit of their own."""
+        """Return the setting that counts: machines without a request may have a limit of their own."""
         return setting if getattr(self, setting) is not None else "max_ready_age"
 
     def ms(self, setting: str) -> int:

@@ -58,7 +58,7 @@ class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     purge_interval: Interval = 3600
     purge_dry_run: bool = False
     max_pending_age: Seconds = 7200
-    """A running job's lease ran out so long ago, and nobody took it back."""
+    """A running job's lease expired so long ago, and the job was not requeued."""
     max_ready_age: Seconds = 86400
     """A job has been ready for so long."""
     max_completed_age: Seconds = 3600
@@ -68,7 +68,7 @@ class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_request_age: Seconds = 86400
     """A job was cancelled, or expired, so long ago."""
     max_ready_age_pool: Seconds | None = None
-    """A VM of VMPooler that nobody asked for has been ready for so long; by default as `max_ready_age`."""
+    """A VM of VMPooler without a request has been ready for so long; by default as `max_ready_age`."""
     max_task_age: Seconds = 14 * 86400
     """A task of IFDB succeeded so long ago."""
     rules: tuple[str, ...] | None = None
@@ -108,7 +108,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     clean_interval: Seconds = 0
     """Seconds between removals of temporary queues; 0 is never."""
     clean_dry_run: bool = False
-    """Whether these are only told."""
+    """Whether these are only reported."""
     clean_rules: tuple[str, ...] = ("expired_queues",)
     """The purge rules by which they are removed."""
 

@@ -15,7 +15,7 @@ class Thresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The thresholds of health. Each is the last value that is still good."""
 
     pending_queue_max: Count = 100
-    """Delayed jobs of one queue whose time has come and that nobody put in line; twice as many are critical."""
+    """Delayed jobs of one queue that are due and not ready; twice as many are critical."""
     ready_queue_max: Count = 500
     """Ready jobs of one queue; twice as many are critical."""
     dlq_max_warning: Count = 100

@@ -1,1 +1,1 @@
-"""The worker: claims jobs, runs them on the loop, in threads or in processes, and tells the server how they ended."""
+"""The worker: claims jobs, runs them on the loop, in threads or in processes, and reports how they ended."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Enqueued(str):
-    """The id of a task, with what its record told: its `name`, and as of now `pending`, `success`, `fail`, `log`."""
+    """The id of a task, with its record: its `name`, and as of now `pending`, `success`, `fail`, `log`."""
 
     __slots__ = ("_app", "created", "name")
 

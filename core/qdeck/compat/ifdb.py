@@ -201,7 +201,7 @@ def _task_of(job: NewJob) -> str:
 
 
 def _keep_long(queue: str) -> Program[None]:
-    """What has ended is kept as long as IFDB kept it, unless somebody has chosen otherwise."""
+    """Keep ended tasks as long as IFDB kept them, unless the queue has settings of its own."""
     wanted = {
         "done_ttl": str(round(KEEP_DONE.total_seconds() * 1000)),
         "done_max": str(KEEP_DONE_MOST),

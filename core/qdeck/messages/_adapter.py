@@ -172,7 +172,7 @@ class _Expired(_Found):
 
 
 class _Orphaned(_Found):
-    """Lists that are named like temporary queues, that nobody registered, and that nobody used for a day."""
+    """Lists that are named like temporary queues, are not registered, and were not used for a day."""
 
     def __init__(self, search: Search) -> None:
         super().__init__(search)

@@ -175,7 +175,7 @@ class ExpiredCleaning(Cleaning):
 
 
 class OrphanCleaning(Cleaning):
-    """Temporary queues that nobody registered and nobody used for so long, found by a scan of the keys.
+    """Temporary queues that are not registered and were not used for so long, found by a scan of the keys.
 
     `lists`: patterns of the adapter of that name; then lists of these names that differ by their task count too.
     """
@@ -215,7 +215,7 @@ class OrphanStep(NamedTuple):
 
 
 def find_orphans(cursor: Any, idle_s: int, patterns: ListNames | None = None) -> Program[OrphanStep]:
-    """Scan the next keys for lists that nobody registered and nobody used for so long."""
+    """Scan the next keys for lists that are not registered and were not used for so long."""
     following, keys = yield (b"SCAN", cursor, b"COUNT", SLICE, b"TYPE", b"list")
     tasks: dict[str, str | None] = {}
     others: set[str] = set()
@@ -234,7 +234,7 @@ def find_orphans(cursor: Any, idle_s: int, patterns: ListNames | None = None) ->
 
 
 def _orphans(tasks: dict[str, str | None], idle_s: int) -> Program[list[str]]:
-    """Return those that nobody registered, here or in the set of a task, and nobody used for so long."""
+    """Return those that are not registered, here or in the set of a task, and were not used for so long."""
     names = list(tasks)
     if not names:
         return []

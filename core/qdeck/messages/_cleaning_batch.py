@@ -116,7 +116,7 @@ class CleaningBatch(Copies):
 
     @property
     def is_open(self) -> bool:
-        """Whether undo knows of it."""
+        """Return whether it is recorded for undo."""
         return self._open is not None
 
     @property

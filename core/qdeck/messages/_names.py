@@ -116,9 +116,9 @@ def is_within(found: QueueName, place: QueueName) -> bool:
 
 
 def may_be_elsewhere(found: QueueName, place: QueueName) -> bool:
-    """Return whether the service of a name may be the prefix or the environment of somebody else.
+    """Return whether the service of a name may be the prefix or the environment of another name.
 
-    Without an environment nothing tells a context from a service. What a place has itself is its own.
+    Without an environment a context cannot be told from a service. What a place has itself is its own.
     """
     bare = found.env is None and found.context not in ("", "default")
     return bare and (found.service, found.context) != (place.service, place.context)

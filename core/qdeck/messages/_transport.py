@@ -121,7 +121,7 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
     ttl_ms = (known.ttl_ms if known else 0) or round(registry.TTL_S * 1000)
     outcome = yield from registry.answer(text, once, callback.to_json(), ttl_ms=ttl_ms, deadline_ms=None)
     if known is None and outcome == "sent":
-        # Its time was over, or its task ended: registered again, it is found also when nobody takes the wake-up.
+        # Its time was over, or its task ended: registered again, it is found also when no follower takes the wake-up.
         # Which task it belonged to is not for the message to say. A list that was there is left as it was: registered,
         # it would go with all that others put into it.
         kind, tier = QueueType.CALLBACKS.value, asked.tier or ""

@@ -1,7 +1,7 @@
 #!lua
--- Adds an event to the stream of a topic. While nobody has subscribed, nobody acknowledges and trims: then it is done here.
+-- Adds an event to the stream of a topic. Without subscribers no one acknowledges and trims: then it is done here.
 -- keys: stream (stream)
--- args: event, how many to keep at least when nobody has subscribed
+-- args: event, how many to keep at least without subscribers
 -- reply: id of the entry
 local id = redis.call('XADD', KEYS[1], '*', 'data', ARGV[1])
 local most = tonumber(ARGV[2])

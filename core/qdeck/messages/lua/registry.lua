@@ -11,14 +11,14 @@
 --   register: name, ttl ms, ms that a reader waits or '', service, type, tier, task
 --                                                 reply: 1 made, 0 renewed, -1 is being removed
 --   touch: names                                  reply: how many are registered; those live as long again
---   begin: ms to act, then names                  reply: per name 1, or 0 when somebody waits there, or 2 when another
+--   begin: ms to act, then names                  reply: per name 1, or 0 when a reader waits there, or 2 when another
 --                                                 remover has it: two at once would not know of what comes in between
 --   finish: event, then per name: name, messages, bytes, `service type tier` for one that is not registered
 --                                                 reply: per name 1, or 0 when it was not registered
 --   strike: the same for a remover that announced itself; what was registered anew since is left alone
---   leave: names, nobody waits there any more     reply: 0
+--   leave: names, without readers by now          reply: 0
 --   keep: names that are not removed after all    reply: 0
---   expired: how many at most                     reply: names whose time is over and where nobody waits
+--   expired: how many at most                     reply: expired names without a reader
 local QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS, READERS = unpack(KEYS)
 local t = redis.call('TIME')
 local NOW = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -69,7 +69,7 @@ if verb == 'register' then
     if ARGV[6] == 'callbacks' then redis.call('ZADD', CALLBACKS, 0, name) end
     tally('made', group, 1)
   elseif task ~= '' then
-    -- An answer that came first registered the queue without a task: only the one who asks knows it.
+    -- An answer that came first registered the queue without a task: only the caller has it.
     local about = redis.call('HGET', ABOUT, name)
     local head, known = string.match(about or '', '^(%d+ %d+ %S+ %S+ %S+ )(.*)$')
     if known == '' then

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Works without memory to spare, because it makes room.
--- Removes the group of a subscriber, and the stream with the last one: in one step, so that nobody subscribes in between.
+-- Removes the group of a subscriber, and the stream with the last one: in one step, so that no subscriber comes between.
 -- keys: stream (stream)
 -- args: group
 -- reply: how many groups are left
