@@ -120,9 +120,9 @@ class EntriesScreen(ReadingScreen[None]):
             return ()
         return (table_of(self.share.rule, self._jobs).line(entry, cells, self._jobs, at_cursor=at_cursor),)
 
-    def on_line_list_wanted(self) -> None:
-        """Read what came into sight."""
-        self.draw(fresh=False)
+    def on_mount(self) -> None:
+        """Have entries read before they are drawn: they are in a file of this machine."""
+        self.view.fill = lambda: self.draw(fresh=False)
 
     def on_line_list_moved(self) -> None:
         """The footer follows the cursor."""

@@ -19,7 +19,7 @@ from qdeck_console.widgets.panel import Lines
 from qdeck_console.widgets.strips import marked, strip_of, whole, without_margin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from textual import events
     from textual.binding import BindingType
@@ -69,6 +69,8 @@ class LineList(ScrollView, can_focus=True):
         self.cursor = ""
         self.marks: dict[str, object] = {}  # what is marked, as it was seen last
         self.all_marked = False
+        self.fill: Callable[[], None] | None = None
+        """Reads what came into sight before it is drawn, where that takes no time; else `Wanted` asks for it."""
         self._range: MarkRange | None = None
         self._pending: int | None = None  # where the cursor goes once it is known who is there
         self._index = 0
@@ -179,7 +181,9 @@ class LineList(ScrollView, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Asks for what came into sight."""
         super().watch_scroll_y(old_value, new_value)
-        if self.lacks:
+        if self.lacks and self.fill is not None:
+            self.fill()
+        elif self.lacks:
             self.post_message(self.Wanted(self))
 
     def visible_keys(self) -> list[str]:

@@ -93,3 +93,23 @@ async def test_all_jobs_in_sight_are_read_at_once_and_drawn_again_only_with_news
         await pilot.press("pagedown", "pagedown")
         await until(pilot, lambda: drawn() == in_sight)
         assert shown != []
+
+
+async def test_entries_are_read_before_they_are_drawn(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(url, "5") as pilot:
+        share = Share("done_too_old", "shop:mail:actions", "discard", count=1_000_000)
+        app_of(pilot).open(EntriesScreen(Entries(), share, "1 h"))
+        await until(pilot, "in the order of the plan")
+        unknown: list[int] = []
+        draw = LineList._draw
+
+        def drawing(self: LineList, index: int, cells: int) -> Any:
+            if self.listing.items and self.listing.items[index].row is None:
+                unknown.append(index)
+            return draw(self, index, cells)
+
+        monkeypatch.setattr(LineList, "_draw", drawing)
+        for key, wanted in (("pagedown", ""), ("G", "job-999999"), ("pageup", ""), ("g", "job-0")):
+            await pilot.press(key)
+            await until(pilot, lambda wanted=wanted: cursor(pilot).endswith(wanted))  # type: ignore[misc]
+        assert unknown == []
