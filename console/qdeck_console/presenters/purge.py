@@ -424,7 +424,7 @@ def plan_rows(
                 rule=rule, threshold=row.threshold if row else "", changed=bool(row and row.was),
                 count=sum(share.count for share in found), bytes=sum(share.bytes for share in found),
                 oldest_s=max((share.oldest_s for share in found if share.oldest_s is not None), default=None),
-                verbs=tuple(dict.fromkeys(share.verb for share in found)) or _verbs_of(rule, limits),
+                verbs=tuple(dict.fromkeys(share.verb for share in found) or filter(None, [verb_by_rule(rule, limits)])),
                 folded=folded or not found, exact=over, begun=over or bool(found),
             )
         )  # fmt: skip
@@ -437,11 +437,6 @@ def plan_rows(
                 for share in sorted(found, key=lambda share: -share.count)
             ]  # fmt: skip
     return rows
-
-
-def _verbs_of(rule: str, limits: Limits) -> tuple[str, ...]:
-    verb = verb_by_rule(rule, limits)
-    return (verb,) if verb else ()
 
 
 def _plan_widths(cells: int) -> tuple[int, int, int, int]:
