@@ -252,7 +252,7 @@ def test_what_a_retry_would_do_is_told_by_its_adapter(url: str, raw: redis.Redis
         "lists": "put it back: at the right end of its list.", "vmpooler": "put it back: of a request that is not over",
         "ifdb": "put it back: with two more runs", "scheduler": "put it back: its worker drops it",
         "rq": "put it back: as rq requeue", "celery": "put it back: sends the task again",
-        "bullmq": "put it back: as Job.retry",
+        "bullmq": "put it back: as Job.retry", "sidekiq": "put it back: as its web page",
     }  # fmt: skip
     with Writer(url, adapters=(adapter,)) as deck:
         queue = next(row.name for row in deck.snapshot().queues if row.dead)

@@ -99,6 +99,6 @@ class TestJobs(Conformance):
 
 
 def test_an_adapter_is_a_package_that_is_found_by_itself() -> None:
-    assert ADAPTERS == ("native", "lists", "vmpooler", "ifdb", "scheduler", "bullmq", "celery", "rq")
+    assert ADAPTERS == ("native", "lists", "vmpooler", "ifdb", "scheduler", "bullmq", "celery", "rq", "sidekiq")
     for made in make_all():
         assert type(made).__module__ == f"qdeck.adapters.{made.name}.adapter"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from core.adapters.bullmq import records as bullmq_records
 from core.adapters.celery import records as celery_records
 from core.adapters.rq import records
+from core.adapters.sidekiq import records as sidekiq_records
 from qdeck.adapters.model import Act, Outcome
 from qdeck.adapters.vmpooler.keys import read_letter
 from qdeck.testing.adapters import Conformance
@@ -222,10 +223,18 @@ class TestBullMq(Conformance):
         return Outcome.DONE if well else Outcome.DEAD
 
 
+class TestSidekiq(Conformance):
+    adapter = "sidekiq"
+
+    def populate(self, raw: redis.Redis) -> None:
+        sidekiq_records.fill(raw)
+
+
 # Whoever fills servers imports this, not the classes: pytest would run the suite anew in each module that names them.
 FILL: dict[str, type[Conformance]] = {
     "lists": TestLists, "vmpooler": TestVmPooler, "ifdb": TestIfdb, "scheduler": TestScheduler,
     "rq": TestRq,
     "celery": TestCelery,
     "bullmq": TestBullMq,
+    "sidekiq": TestSidekiq,
 }  # fmt: skip

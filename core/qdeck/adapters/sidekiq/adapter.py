@@ -1,0 +1,124 @@
+"""The `sidekiq` adapter: a list for each queue, and sorted sets with the retries, scheduled and dead jobs of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from qdeck._deck.model import State
+from qdeck._deck.reasons import CapabilityCode
+from qdeck.adapters.adapter import Adapter
+from qdeck.adapters.model import Act, Capability, Kind, Source
+from qdeck.adapters.sidekiq.keys import NAME, RUNNING, SETS, WAITING, Keys, SidekiqSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._deck.model import WorkerRow
+    from qdeck._redis.commands import Program
+    from qdeck._settings.model import AdapterSettings
+    from qdeck.adapters.cells import Change
+    from qdeck.adapters.model import Entry, Look, Raw, Want
+    from qdeck.adapters.plans import Context
+
+_SIGNS: Final = (b"processes", b"retry", b"schedule", b"dead")
+
+
+class Sidekiq(Adapter):
+    """Sidekiq 6, 7 and 8."""
+
+    name: str = NAME
+    about: ClassVar[str] = "queue:*, retry, schedule and dead of Sidekiq"
+    acl_keys: ClassVar[tuple[str, ...]] = (
+        "queues",
+        "queue:*",
+        "retry",
+        "schedule",
+        "dead",
+        "processes",
+        "paused",
+    )
+    repeats: ClassVar[bool] = True
+    settings_type: ClassVar[type[AdapterSettings]] = SidekiqSettings
+
+    def __init__(self, settings: AdapterSettings | None = None) -> None:
+        super().__init__(settings)
+        self.keys = Keys(self.settings.namespace if isinstance(self.settings, SidekiqSettings) else "")
+
+    def fixed_keys(self) -> Mapping[bytes, Kind | None]:
+        """Its keys, of any type: others may use names as short as these."""
+        return dict.fromkeys((self.keys.queues, *(self.keys.prefix + name for name in _SIGNS)))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether some of its keys are there, each with the type that it has in Sidekiq."""
+        types = {} if self.sight is None else self.sight.types
+        wanted = {self.keys.prefix + name: "set" if name == b"processes" else "zset" for name in _SIGNS}
+        wanted[self.keys.queues] = "set"
+        found = {key: types.get(key, "none") for key in wanted}
+        return any(kind != "none" for kind in found.values()) and all(
+            kind in ("none", wanted[key]) for key, kind in found.items()
+        )
+
+    def capabilities(self) -> Mapping[Act, Capability]:
+        """What its web page does."""
+        return {
+            Act.RETRY: Capability(states=(State.DEAD,), note="as its web page; it has one run more"),
+            Act.RUN: Capability(states=(State.DELAYED,), note="a scheduled job, or a retry, now"),
+            Act.BURY: Capability(states=(State.DELAYED,), note="as Kill"),
+            Act.DISCARD: Capability(
+                states=(State.READY, State.DELAYED, State.DEAD), note="as Delete; never one of a batch"
+            ),
+            Act.CANCEL: Capability(code=CapabilityCode.NO_SUCH_STATE, note="no such state: discard it"),
+            Act.REQUEUE: Capability(
+                code=CapabilityCode.ELSEWHERE,
+                note="a job that runs is in the memory of its process only",
+            ),
+        }
+
+    def rows(self, now: int) -> Program[Look]:
+        """The queues, and the sorted sets."""
+        from qdeck.adapters.sidekiq import rows
+
+        return (yield from rows.read(self.name, self.keys, now))
+
+    def workers(self, now: int) -> Program[list[WorkerRow]]:
+        """The processes, as each last described itself."""
+        from qdeck.adapters.sidekiq import processes
+
+        return (yield from processes.read(self.name, self.keys, now))
+
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
+        """The list of a queue and what processes run of it; or a sorted set."""
+        if queue in SETS:
+            yield from ()  # no reading: a program all the same
+            state = SETS[queue]
+            native = queue.removeprefix("set:")
+            source = Source(key=self.keys.set_of(queue), kind=Kind.ZSET, state=state, native_state=native)
+            return [source] if state in states else []
+        found: list[Source] = []
+        if State.RUNNING in states:
+            from qdeck.adapters.sidekiq import processes
+
+            found += [
+                Source(key=self.keys.work(name), kind=Kind.HASH, state=State.RUNNING, native_state=RUNNING)
+                for name in (yield from processes.identities(self.keys))
+            ]
+        if State.READY in states:
+            facts = {"kind": Kind.LIST, "state": State.READY, "native_state": WAITING, "down": True}
+            found.append(Source(key=self.keys.queue(queue), **facts))  # type: ignore[arg-type]
+        return found
+
+    def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
+        """The jobs of these members, which are whole."""
+        from qdeck.adapters.sidekiq import jobs
+
+        yield from ()  # no reading: a program all the same
+        is_running = bool(raws) and raws[0].source.native_state == RUNNING
+        return (jobs.fill_running if is_running else jobs.fill)(queue, raws, now)
+
+    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
+        """The cells of one job."""
+        from qdeck.adapters.sidekiq import changes
+
+        yield from ()  # what it relies on is in the job itself
+        return changes.build(self.keys, act, entry, context.now)

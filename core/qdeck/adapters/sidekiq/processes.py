@@ -1,0 +1,60 @@
+"""The processes of Sidekiq, as each describes itself in a hash with a time to live, and what they run."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck.model import WorkerRow
+from qdeck._engine.stored_numbers import integer, whole
+from qdeck._redis.commands import ask, text_of
+from qdeck._redis.errors import is_error
+from qdeck.adapters.model import age_s
+from qdeck.adapters.sidekiq import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.sidekiq.keys import Keys
+
+MOST: Final = 2_000
+_FIELDS: Final = (b"info", b"busy", b"beat", b"quiet", b"rss")
+
+
+def identities(keys: Keys) -> Program[list[bytes]]:
+    """Read the names of the processes, those that are gone too."""
+    [reply] = yield ask((b"SSCAN", keys.processes, b"0", b"COUNT", MOST))
+    return [] if is_error(reply) else sorted(set(reply[1]))
+
+
+def read(adapter: str, keys: Keys, now: int) -> Program[list[WorkerRow]]:
+    """Read the processes; one that is registered and has no hash any more was killed."""
+    names = yield from identities(keys)
+    replies = (yield ask(*((b"HMGET", keys.process(name), *_FIELDS) for name in names))) if names else []
+    return [_row(adapter, name, said, now) for name, said in zip(names, replies, strict=True) if not is_error(said)]
+
+
+def _row(adapter: str, name: bytes, values: Sequence[bytes | None], now: int) -> WorkerRow:
+    said = dict(zip(_FIELDS, values, strict=True))
+    info: dict[str, Any] = jobs.read(said[b"info"]) or {}
+    is_there = any(value is not None for value in values)
+    beat = _seconds(said[b"beat"])
+    memory = integer(said[b"rss"])
+    queues = info.get("queues")
+    weights = [one for one in queues if isinstance(one, str)] if isinstance(queues, list) else []
+    return WorkerRow(
+        id=text_of(name), adapter=adapter, alive=is_there,
+        state=None if not is_there else "quiet" if said[b"quiet"] == b"true" else "running",
+        host=jobs.text(info.get("hostname")), pid=whole(info.get("pid")), version=jobs.text(info.get("version")),
+        queues=MappingProxyType(dict.fromkeys(weights, 1)), concurrency=whole(info.get("concurrency")),
+        running=integer(said[b"busy"]), memory_bytes=None if memory is None else memory * 1024,
+        started_ms=jobs.in_ms(info.get("started_at")), heartbeat_ms=beat, heartbeat_s=age_s(now, beat),
+    )  # fmt: skip
+
+
+def _seconds(raw: bytes | None) -> int | None:
+    try:
+        return jobs.in_ms(float(raw)) if raw is not None else None
+    except ValueError:
+        return None

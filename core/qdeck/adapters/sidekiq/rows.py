@@ -1,0 +1,94 @@
+"""The queues of Sidekiq in numbers, and its sorted sets as queues of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck.model import QueueRow
+from qdeck._deck.words import Unreadable
+from qdeck._deck.workers import by_queue
+from qdeck._redis import reads
+from qdeck._redis.commands import ask, text_of
+from qdeck._redis.errors import is_error
+from qdeck.adapters.model import Look, age_s
+from qdeck.adapters.sidekiq import jobs, processes
+from qdeck.adapters.sidekiq.keys import SETS
+
+if TYPE_CHECKING:
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.sidekiq.keys import Keys
+
+MOST_QUEUES: Final = 10_000
+MOST_RUNNING: Final = 5_000  # of one process
+
+
+def read(adapter: str, keys: Keys, now: int) -> Program[Look]:
+    """Read all queues, then the sorted sets that have jobs."""
+    names_reply, paused_reply = yield ask(
+        (b"SSCAN", keys.queues, b"0", b"COUNT", MOST_QUEUES), (b"SSCAN", keys.paused, b"0", b"COUNT", MOST_QUEUES)
+    )
+    names = [] if is_error(names_reply) else sorted({text_of(one) for one in names_reply[1]})
+    paused = set() if is_error(paused_reply) else {text_of(one) for one in paused_reply[1]}
+    sizes = yield from reads.ask_all([(b"LLEN", keys.queue(name)) for name in names])
+    workers = yield from processes.read(adapter, keys, now)
+    takers, running = by_queue(workers), (yield from _count_running(keys))
+    oldest = yield from _read_oldest(keys, [name for name, size in zip(names, sizes, strict=True) if _number(size)])
+    rows = [
+        QueueRow(
+            adapter=adapter,
+            name=name,
+            ready=_number(size),
+            running=running[name],
+            paused=name in paused,
+            workers=takers.get(name, 0),
+            oldest_s=age_s(now, oldest.get(name)),
+            problem=Unreadable.of(size) if is_error(size) else None,
+        )
+        for name, size in zip(names, sizes, strict=True)
+    ]
+    return Look(rows=(*rows, *(yield from _sets(adapter, keys, now))))
+
+
+def _number(reply: Any) -> int | None:
+    return None if is_error(reply) else int(reply)
+
+
+def _count_running(keys: Keys) -> Program[Counter[str]]:
+    """Count what the processes say that they run."""
+    names = yield from processes.identities(keys)
+    replies = yield from reads.ask_all([(b"HSCAN", keys.work(name), b"0", b"COUNT", MOST_RUNNING) for name in names])
+    found: Counter[str] = Counter()
+    for reply in replies:
+        for _, value in [] if is_error(reply) else reads.pairs(reply[1]):
+            queue = (jobs.read(value) or {}).get("queue")
+            found[queue if isinstance(queue, str) else ""] += 1
+    return found
+
+
+def _read_oldest(keys: Keys, names: list[str]) -> Program[dict[str, int | None]]:
+    """Read when the job that is next in each queue was put in line, as Sidekiq does for its latency."""
+    replies = yield from reads.ask_all([(b"LINDEX", keys.queue(name), -1) for name in names])
+    found: dict[str, int | None] = {}
+    for name, reply in zip(names, replies, strict=True):
+        job = None if is_error(reply) else jobs.read(reply)
+        found[name] = None if job is None else jobs.in_ms(job.get("enqueued_at"))
+    return found
+
+
+def _sets(adapter: str, keys: Keys, now: int) -> Program[list[QueueRow]]:
+    grace = b"(%d.%03d" % divmod(now - jobs.GRACE_MS, 1000)
+    replies = yield ask(
+        *((b"ZCARD", keys.set_of(name)) for name in SETS),
+        *((b"ZCOUNT", keys.set_of(name), b"-inf", now // 1000) for name in SETS),
+        *((b"ZCOUNT", keys.set_of(name), b"-inf", grace) for name in SETS),
+    )
+    rows: list[QueueRow] = []
+    for at, (name, state) in enumerate(SETS.items()):
+        size, due, late = replies[at], replies[at + len(SETS)], replies[at + 2 * len(SETS)]
+        if is_error(size):
+            rows.append(QueueRow(adapter=adapter, name=name, problem=Unreadable.of(size)))
+        elif size:
+            waits = {} if state == "dead" else {"overdue": _number(due), "stuck": _number(late)}
+            rows.append(QueueRow(adapter=adapter, name=name, **{state.value: int(size)}, **waits))  # type: ignore[arg-type]
+    return rows
