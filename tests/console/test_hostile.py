@@ -62,7 +62,7 @@ async def see(app: ConsoleApp, pilot: Pilot[int], where: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
 async def test_every_screen_shows_hostile_text_and_obeys_none_of_it(
     url: str, raw: redis.Redis, size: tuple[int, int]
