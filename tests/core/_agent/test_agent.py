@@ -100,7 +100,7 @@ def test_killed_in_the_middle_of_a_run_another_does_it(
 ) -> None:
     program = """
 import asyncio, sys
-from qdeck._agent.agent import AgentSettings
+from qdeck._agent.agent import Agent
 from qdeck._agent.options import AgentOptions
 from qdeck._agent.maintenance import Maintenance
 async def stuck(self, lease):
@@ -252,7 +252,7 @@ async def test_two_agents_purge_once(run_agent: Callable[..., Any], client: Sync
 
 PURGER = """
 import sys
-from qdeck._agent.agent import AgentSettings
+from qdeck._agent.agent import Agent
 from qdeck._agent.options import AgentOptions
 from qdeck._settings import Purge, Settings
 settings = Settings(purge=Purge(max_ready_age=0, rules=("ready_too_old",)))
