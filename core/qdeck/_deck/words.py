@@ -92,10 +92,10 @@ class Unreadable:
     first: str = ""  # the first of them
 
     @classmethod
-    def of(cls, error: Exception) -> Unreadable:
-        """Return what an error of the server means for what was read."""
+    def of(cls, error: Exception, key: str = "", wanted: str = "") -> Unreadable:
+        """Return what an error of the server means for what was read, or for a key that should be of a type."""
         if isinstance(error, LayoutMismatch):
-            return cls(code=UnreadableCode.WRONGTYPE)
+            return cls(code=UnreadableCode.WRONGTYPE, key=key, wanted=wanted)
         code = UnreadableCode.NOPERM if isinstance(error, NotAllowed) else UnreadableCode.ERROR
         return cls(code=code, error=str(error))
 

@@ -34,7 +34,16 @@ LOOKS: Final = (
 OF_ALL: Final = ("doctor", "purge")  # what they say has no part for each queue
 PASSING: Final = ("oldest_s", "stuck")
 # No command needs them: at most an entry or a measure is shown with less, when such a key is of another type.
-UNREAD: Final = ("active__", "boot__", "clone__", "lastboot", "pool__", "vm__", "tasks__clone", "tasks__ond", "req-1__")
+UNREAD: Final = (
+    "active__", "boot__", "clone__", "lastboot", "pool__", "vm__", "tasks__clone", "tasks__ond", "req-1__",
+    "rq:job:", "rq:execution", "rq:results:", "rq:queue:mail:intermediate:first_seen:", "rq:worker",
+    "celery-task-meta-", "_kombu.binding.", "bull:post:", "web-1:",
+)  # fmt: skip
+# Of these systems a queue whose key has another type is reported by that key.
+TOLD: Final = tuple(
+    "bull:post:" + state
+    for state in ("wait", "active", "prioritized", "delayed", "failed", "completed", "waiting-children")
+)
 
 
 class Shown(NamedTuple):
@@ -74,7 +83,8 @@ class Server:
             }
         for adapter in adapters:
             for queue in list(rows[adapter])[:3]:
-                said[f"jobs {queue}"] = self._say(["jobs", queue])
+                name = f"{adapter}/{queue}" if queue.startswith("-") else queue  # not taken for an option
+                said[f"jobs {queue}"] = self._say(["jobs", name])
         return Shown(said, rows)
 
     def _say(self, words: list[str]) -> Said:
@@ -98,7 +108,8 @@ class Server:
         status = now.said["status"][2]
         is_told = one.key.decode() in status
         if one.value.startswith("type ") and adapter != "lists":  # a key of another type is none of its lists
-            is_told = is_told or one.key.removeprefix(b"vmpooler__").decode().startswith(UNREAD)
+            name = one.key.removeprefix(b"vmpooler__").decode()
+            is_told = is_told or json.dumps(name)[1:-1] in status or (name.startswith(UNREAD) and name not in TOLD)
             assert is_told or (one.value == "type zset" and one.key == b"vmpooler__dlq__tasks"), f"{one}: {status}"
         else:
             assert is_told or now.rows[adapter], f"{one}: {status}"

@@ -12,6 +12,7 @@ from qdeck._redis.errors import is_error
 from qdeck.adapters.bullmq import jobs
 from qdeck.adapters.bullmq.keys import STATES, TICKS, base_of, is_marker, major_of
 from qdeck.adapters.model import Kind, Look, age_s
+from qdeck.adapters.row_problems import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ def read(adapter: str, prefix: str, queues: Sequence[str], now: int) -> Program[
     stalled = yield from _count_stalled(busy, now)
     oldest = yield from _read_oldest({bases[queue]: said["first"] for queue, said in found.items()})
     rows = [
-        _row(adapter, queue, said, stalled.get(queue, 0), oldest.get(bases[queue]), now)
+        _row(adapter, queue, _commands(bases[queue], now), said, stalled.get(queue, 0), oldest.get(bases[queue]), now)
         for queue, said in found.items()
         if not _is_gone(said)
     ]
@@ -61,14 +62,20 @@ def _is_gone(said: Mapping[str, Any]) -> bool:
 
 
 def _row(
-    adapter: str, queue: str, said: Mapping[str, Any], stalled: int | None, oldest: int | None, now: int
+    adapter: str,
+    queue: str,
+    commands: Sequence[Command],
+    said: Mapping[str, Any],
+    stalled: int | None,
+    oldest: int | None,
+    now: int,
 ) -> QueueRow:
     meta = said["meta"]
-    problem = next((Unreadable.of(reply) for reply in said.values() if is_error(reply)), None)
+    problem = problem_of(commands, list(said.values()))
     version, paused = (None, None) if is_error(meta) else meta
     if problem is None and major_of(version) is None:
         found = (version or b"none").decode("utf-8", "replace")
-        problem = Unreadable(code=UnreadableCode.VERSION, found=found, wanted="bullmq:5 or bullmq:6")
+        problem = Unreadable(code=UnreadableCode.VERSION, error=f"written by {found}; qdeck reads BullMQ 5 and 6")
     number = {native: None if is_error(said[native]) else int(said[native]) for native in STATES}
     waits = [number[native] for native in ("wait", "paused", "prioritized")]
     return QueueRow(

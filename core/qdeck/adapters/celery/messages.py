@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from qdeck._deck import payload
+from qdeck.adapters.json_values import whole_text
 
 MOST_BYTES: Final = 1 << 20
 _SENT: Final = uuid.UUID("2f6f0e5c-2d0f-5a0e-9a55-0f6b3c1f6d11")  # the namespace of the ids that retries give
@@ -119,7 +120,7 @@ def new_message(result: dict[str, Any], queue: str) -> bytes | None:
 
 def text(value: Any) -> str | None:
     """Return a text that may be shown."""
-    return payload.mask_text(value) if isinstance(value, str) and value else None
+    return payload.mask_text(whole_text(value)) if isinstance(value, str) and value else None
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import QueueRow, State
-from qdeck._deck.words import Unreadable
 from qdeck._redis import reads
 from qdeck._redis.commands import ask, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters.celery import tasks
 from qdeck.adapters.celery.keys import RESULTS, sent_key
 from qdeck.adapters.model import KEEP_NAMES, Group, Kind, Look, Raw, Source
+from qdeck.adapters.row_problems import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def read(
     rows: list[QueueRow] = []
     for at, name in enumerate(names):
         some = sizes[at * width : (at + 1) * width]
-        problem = next((Unreadable.of(size) for size in some if is_error(size)), None)
+        problem = problem_of([(b"LLEN", key) for key in keys.lists(name)], some)
         ready = None if problem is not None else sum(some)
         counts = {key: None if held is None else held[name, key] for key in (State.RUNNING, State.DELAYED, "stuck")}
         rows.append(

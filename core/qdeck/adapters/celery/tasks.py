@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck import payload
 from qdeck._deck.model import State
 from qdeck._deck.reasons import Stuck, StuckCode
-from qdeck._engine import codec
 from qdeck._engine.stored_numbers import score_ms, whole
 from qdeck._redis.commands import ask, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters.celery import messages
 from qdeck.adapters.celery.keys import NAME, RESULTS, sent_key
 from qdeck.adapters.celery.messages import MOST_BYTES, Message, text
+from qdeck.adapters.json_values import stored_json, whole_text
 from qdeck.adapters.model import Entry
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.tracebacks import error_of
@@ -82,7 +82,7 @@ def _task(
         id=message.id, key=f"{NAME}/{queue}/{native}/{tag}", task=text(headers.get("task")),
         name=text(headers.get("shadow")), attempts=whole(headers.get("retries")),
         priority=whole(message.properties.get("priority")), due_ms=read_ms(text(headers.get("eta"))),
-        worker=None, body=codec.encode_json(message.call()), **facts,
+        worker=None, body=stored_json(message.call()), **facts,
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _result(raw: Raw, task: str, value: Any, stored: bytes, *, is_sent: bool) ->
         state=state, native_state=native, task=text(value.get("name")), since_ms=at, queue_from=queue,
         failed_ms=at if class_name else None, error=class_name, message=message,
         attempts=whole(value.get("retries")), worker=text(value.get("worker")),
-        log=text(value.get("traceback")), body=codec.encode_json(call) if call else None, **facts,
+        log=text(value.get("traceback")), body=stored_json(call) if call else None, **facts,
     )  # fmt: skip
 
 
@@ -135,6 +135,6 @@ def _error(value: dict[str, Any]) -> tuple[str, str | None]:
     if isinstance(result, dict) and isinstance(name := result.get("exc_type"), str):
         said = result.get("exc_message")
         words = " ".join(str(one) for one in said) if isinstance(said, list) else str(said or "")
-        return payload.mask_text(name), payload.mask_text(words[:10_000])
+        return payload.mask_text(whole_text(name)), payload.mask_text(whole_text(words[:10_000]))
     found, words = error_of(str(value.get("traceback") or ""))
-    return found or "Error", payload.mask_text(words[:10_000])
+    return found or "Error", payload.mask_text(whole_text(words[:10_000]))

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import QueueRow
-from qdeck._deck.words import Unreadable
-from qdeck._deck.workers import by_queue
 from qdeck._redis.commands import ask, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Look, age_s
+from qdeck.adapters.row_problems import problem_of
 from qdeck.adapters.rq import jobs, workers
 from qdeck.adapters.rq.keys import (
     QUEUE,
@@ -24,6 +23,7 @@ from qdeck.adapters.rq.keys import (
     registry_key,
 )
 from qdeck.adapters.times import read_ms
+from qdeck.adapters.worker_counts import counter_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,12 +51,12 @@ def read(adapter: str, now: int) -> Program[Look]:
         for at, name in enumerate(names)
     }
     lost = yield from _count_lost([name for name, said in found.items() if _number(said["handover"])], now)
-    takers = by_queue((yield from workers.read(adapter, now)))
+    workers_of = counter_of((yield from workers.read(adapter, now)))
     oldest = yield from _read_oldest({name: said["first"] for name, said in found.items()})
     paused = not is_error(suspended) and bool(suspended)
     rows = [
         replace(
-            _row(adapter, name, said, lost.get(name, 0), oldest[name], now), paused=paused, workers=takers.get(name, 0)
+            _row(adapter, name, said, lost.get(name, 0), oldest[name], now), paused=paused, workers=workers_of(name)
         )
         for name, said in found.items()
     ]
@@ -91,7 +91,7 @@ def _commands(name: str, now: int) -> list[Command]:
 
 
 def _row(adapter: str, name: str, said: Mapping[str, Any], lost: int, oldest: int | None, now: int) -> QueueRow:
-    problem = next((Unreadable.of(reply) for reply in said.values() if is_error(reply)), None)
+    problem = problem_of(_commands(name, now), list(said.values()))
     number = {key: _number(reply) for key, reply in said.items() if key != "first"}
     running, silent, late = number[STARTED], number["silent"], number["late"]
     return QueueRow(

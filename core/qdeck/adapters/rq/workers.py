@@ -31,7 +31,12 @@ def read(adapter: str, now: int) -> Program[list[WorkerRow]]:
     [reply] = yield ask((b"SSCAN", WORKERS, b"0", b"COUNT", MOST_WORKERS))
     keys = [] if is_error(reply) else sorted({one for one in reply[1] if one.startswith(_PREFIX)})
     replies = (yield ask(*((b"HMGET", key, *_FIELDS) for key in keys))) if keys else []
-    return [_row(adapter, key, said, now) for key, said in zip(keys, replies, strict=True) if not is_error(said)]
+    return [
+        WorkerRow(id=text_of(key.removeprefix(_PREFIX)), adapter=adapter, alive=True, state="unreadable")
+        if is_error(said)
+        else _row(adapter, key, said, now)
+        for key, said in zip(keys, replies, strict=True)
+    ]
 
 
 def _row(adapter: str, key: bytes, values: Sequence[bytes | None], now: int) -> WorkerRow:

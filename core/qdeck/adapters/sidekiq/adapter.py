@@ -29,14 +29,9 @@ class Sidekiq(Adapter):
     name: str = NAME
     about: ClassVar[str] = "queue:*, retry, schedule and dead of Sidekiq"
     acl_keys: ClassVar[tuple[str, ...]] = (
-        "queues",
-        "queue:*",
-        "retry",
-        "schedule",
-        "dead",
-        "processes",
-        "paused",
-    )
+        "queues", "queue:*", "retry", "schedule", "dead", "processes", "paused",
+        "*:[0-9]*:????????????", "*:[0-9]*:????????????:work",  # a process: host, pid and a nonce
+    )  # fmt: skip
     repeats: ClassVar[bool] = True
     settings_type: ClassVar[type[AdapterSettings]] = SidekiqSettings
 
@@ -50,14 +45,23 @@ class Sidekiq(Adapter):
 
     @property
     def is_there(self) -> bool:
-        """Whether some of its keys are there, each with the type that it has in Sidekiq."""
+        """Whether more of its keys are there with the type that they have in Sidekiq than with others."""
+        right, wrong = self._kinds()
+        return len(right) > len(wrong)
+
+    def _kinds(self) -> tuple[list[bytes], list[str]]:
+        """The keys of the types that Sidekiq gives them, and what is said of the others."""
         types = {} if self.sight is None else self.sight.types
-        wanted = {self.keys.prefix + name: "set" if name == b"processes" else "zset" for name in _SIGNS}
-        wanted[self.keys.queues] = "set"
-        found = {key: types.get(key, "none") for key in wanted}
-        return any(kind != "none" for kind in found.values()) and all(
-            kind in ("none", wanted[key]) for key, kind in found.items()
-        )
+        right: list[bytes] = []
+        wrong: list[str] = []
+        for name in (b"queues", *_SIGNS):
+            key, wanted = self.keys.prefix + name, "set" if name in (b"queues", b"processes") else "zset"
+            found = types.get(key, "none")
+            if found == wanted:
+                right.append(key)
+            elif found != "none":
+                wrong.append(f"{key.decode()} holds a {found}, {self.name} needs a {wanted}: it is left out")
+        return right, wrong
 
     def capabilities(self) -> Mapping[Act, Capability]:
         """What its web page does."""
@@ -79,7 +83,7 @@ class Sidekiq(Adapter):
         """The queues, and the sorted sets."""
         from qdeck.adapters.sidekiq import rows
 
-        return (yield from rows.read(self.name, self.keys, now))
+        return (yield from rows.read(self.name, self.keys, now, self._kinds()[1]))
 
     def workers(self, now: int) -> Program[list[WorkerRow]]:
         """The processes, as each last described itself."""

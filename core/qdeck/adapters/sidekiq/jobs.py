@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck import payload
 from qdeck._deck.model import State
 from qdeck._deck.reasons import Stuck, StuckCode
-from qdeck._engine import codec
 from qdeck._engine.stored_numbers import score_ms, whole
 from qdeck._redis.commands import text_of
 from qdeck.adapters.compressed import inflated
+from qdeck.adapters.json_values import stored_json, whole_text
 from qdeck.adapters.model import Entry, short
 from qdeck.adapters.sidekiq.keys import NAME, RUNNING
 
@@ -40,7 +40,7 @@ def read(raw: bytes | None) -> Job | None:
 
 def written(job: Job) -> bytes:
     """Return a job as Sidekiq writes it."""
-    return json.dumps(job, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape")
+    return json.dumps(job, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def in_ms(moment: Any) -> int | None:
@@ -90,7 +90,7 @@ def _entry(
     if job is None or not isinstance(job.get("jid"), str):
         name = short(raw.member)
         return Entry(id=name, key=_key(queue, raw, name), problem="it is no job of Sidekiq", body=raw.member, **facts)
-    jid = payload.mask_text(job["jid"])
+    jid = payload.mask_text(whole_text(job["jid"]))
     due = score_ms(raw.score, 1000) if source.state is State.DELAYED else None
     failed = in_ms(job.get("retried_at")) or in_ms(job.get("failed_at"))
     since = (
@@ -107,7 +107,7 @@ def _entry(
         attempts=_attempts(job), tags=_tags(job), queue_from=None if home == queue else home,
         error=text(error) if error else None, message=text(job.get("error_message")),
         failed_ms=failed if source.state is State.DEAD else None, log=_backtrace(job),
-        body=codec.encode_json({"class": job.get("class"), "args": job.get("args")}),
+        body=stored_json({"class": job.get("class"), "args": job.get("args")}),
         stuck=Stuck(code=StuckCode.OVERDUE, seconds=(late or 0) / 1000) if overdue else None, **facts,
     )  # fmt: skip
 
@@ -127,7 +127,7 @@ def _attempts(job: Job) -> int | None:
 
 def _tags(job: Job) -> tuple[str, ...]:
     tags = job.get("tags")
-    return tuple(one for one in tags if isinstance(one, str)) if isinstance(tags, list) else ()
+    return tuple(whole_text(one) for one in tags if isinstance(one, str)) if isinstance(tags, list) else ()
 
 
 def _backtrace(job: Job) -> str | None:
@@ -142,9 +142,9 @@ def _backtrace(job: Job) -> str | None:
             return None
     else:
         return None
-    return payload.mask_text("\n".join(str(line) for line in lines)) if isinstance(lines, list) else None
+    return payload.mask_text(whole_text("\n".join(str(line) for line in lines))) if isinstance(lines, list) else None
 
 
 def text(value: Any) -> str | None:
     """Return a text that may be shown."""
-    return payload.mask_text(value) if isinstance(value, str) and value else None
+    return payload.mask_text(whole_text(value)) if isinstance(value, str) and value else None

@@ -32,7 +32,12 @@ def read(adapter: str, keys: Keys, now: int) -> Program[list[WorkerRow]]:
     """Read the processes; one that is registered and has no hash any more was killed."""
     names = yield from identities(keys)
     replies = (yield ask(*((b"HMGET", keys.process(name), *_FIELDS) for name in names))) if names else []
-    return [_row(adapter, name, said, now) for name, said in zip(names, replies, strict=True) if not is_error(said)]
+    return [
+        WorkerRow(id=text_of(name), adapter=adapter, alive=True, state="unreadable")
+        if is_error(said)
+        else _row(adapter, name, said, now)
+        for name, said in zip(names, replies, strict=True)
+    ]
 
 
 def _row(adapter: str, name: bytes, values: Sequence[bytes | None], now: int) -> WorkerRow:

@@ -6,16 +6,18 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import QueueRow
-from qdeck._deck.words import Unreadable
-from qdeck._deck.workers import by_queue
 from qdeck._redis import reads
 from qdeck._redis.commands import ask, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Look, age_s
+from qdeck.adapters.row_problems import problem_of
 from qdeck.adapters.sidekiq import jobs, processes
 from qdeck.adapters.sidekiq.keys import SETS
+from qdeck.adapters.worker_counts import counter_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qdeck._redis.commands import Program
     from qdeck.adapters.sidekiq.keys import Keys
 
@@ -23,16 +25,18 @@ MOST_QUEUES: Final = 10_000
 MOST_RUNNING: Final = 5_000  # of one process
 
 
-def read(adapter: str, keys: Keys, now: int) -> Program[Look]:
-    """Read all queues, then the sorted sets that have jobs."""
-    names_reply, paused_reply = yield ask(
-        (b"SSCAN", keys.queues, b"0", b"COUNT", MOST_QUEUES), (b"SSCAN", keys.paused, b"0", b"COUNT", MOST_QUEUES)
-    )
+def read(adapter: str, keys: Keys, now: int, wrong: Sequence[str]) -> Program[Look]:
+    """Read all queues, then the sorted sets that have jobs; `wrong` is what is said of keys of other types."""
+    names_reply, paused_reply, registered = yield ask(
+        (b"SSCAN", keys.queues, b"0", b"COUNT", MOST_QUEUES), (b"SSCAN", keys.paused, b"0", b"COUNT", MOST_QUEUES),
+        (b"SCARD", keys.processes),
+    )  # fmt: skip
+    are_known = not is_error(registered)
     names = [] if is_error(names_reply) else sorted({text_of(one) for one in names_reply[1]})
     paused = set() if is_error(paused_reply) else {text_of(one) for one in paused_reply[1]}
     sizes = yield from reads.ask_all([(b"LLEN", keys.queue(name)) for name in names])
     workers = yield from processes.read(adapter, keys, now)
-    takers, running = by_queue(workers), (yield from _count_running(keys))
+    workers_of, running = counter_of(workers, are_known=are_known), (yield from _count_running(keys))
     oldest = yield from _read_oldest(keys, [name for name, size in zip(names, sizes, strict=True) if _number(size)])
     rows = [
         QueueRow(
@@ -41,13 +45,13 @@ def read(adapter: str, keys: Keys, now: int) -> Program[Look]:
             ready=_number(size),
             running=running[name],
             paused=name in paused,
-            workers=takers.get(name, 0),
+            workers=workers_of(name),
             oldest_s=age_s(now, oldest.get(name)),
-            problem=Unreadable.of(size) if is_error(size) else None,
+            problem=problem_of([(b"LLEN", keys.queue(name))], [size]),
         )
         for name, size in zip(names, sizes, strict=True)
     ]
-    return Look(rows=(*rows, *(yield from _sets(adapter, keys, now))))
+    return Look(rows=(*rows, *(yield from _sets(adapter, keys, now))), unread=tuple(wrong))
 
 
 def _number(reply: Any) -> int | None:
@@ -87,7 +91,9 @@ def _sets(adapter: str, keys: Keys, now: int) -> Program[list[QueueRow]]:
     for at, (name, state) in enumerate(SETS.items()):
         size, due, late = replies[at], replies[at + len(SETS)], replies[at + 2 * len(SETS)]
         if is_error(size):
-            rows.append(QueueRow(adapter=adapter, name=name, problem=Unreadable.of(size)))
+            rows.append(
+                QueueRow(adapter=adapter, name=name, problem=problem_of([(b"ZCARD", keys.set_of(name))], [size]))
+            )
         elif size:
             waits = {} if state == "dead" else {"overdue": _number(due), "stuck": _number(late)}
             rows.append(QueueRow(adapter=adapter, name=name, **{state.value: int(size)}, **waits))  # type: ignore[arg-type]

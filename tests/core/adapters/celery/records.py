@@ -63,12 +63,12 @@ def result(raw: redis.Redis, task: str, status: str = "FAILURE", **more: Any) ->
 def fill(raw: redis.Redis) -> None:
     """Write tasks of every state, stuck and broken ones too."""
     bind(raw, "celery")
-    bind(raw, "web")
+    bind(raw, "celery-web")
     raw.sadd("_kombu.binding.celery.pidbox", "\x06\x16\x06\x16celery@host.celery.pidbox")
     raw.sadd("_kombu.binding.celeryev", "worker.#\x06\x16\x06\x16celeryev.1b4e")
     raw.lpush("celery", message("one"), message("two"), "no message", b"\xff\x00", "[1]", '{"headers": 5}')
     raw.lpush("celery\x06\x163", message("three", priority=3))
-    raw.lpush("web", message("same", "web"), message("same", "web"))
+    raw.lpush("celery-web", message("same", "celery-web"), message("same", "celery-web"))
     hold(raw, "runs")
     hold(raw, "late", ago_s=9000)
     hold(raw, "urgent", ago_s=9000, priority=9)

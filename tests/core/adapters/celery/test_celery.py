@@ -25,10 +25,10 @@ def server(raw: redis.Redis) -> redis.Redis:
 def test_queues_and_results_show_every_state(url: str, server: redis.Redis) -> None:
     with Reader(url) as reader:
         rows = {row.name: row for row in reader.snapshot().queues}
-    assert set(rows) == {"celery", "web", "results"}
+    assert set(rows) == {"celery", "celery-web", "results"}
     celery, results = rows["celery"], rows["results"]
     assert (celery.ready, celery.running, celery.delayed, celery.stuck) == (7, 3, 1, 2)
-    assert (rows["web"].ready, rows["web"].running) == (2, 0)
+    assert (rows["celery-web"].ready, rows["celery-web"].running) == (2, 0)
     assert (results.dead, results.done, results.cancelled) == (3, 1, 1)
 
 

@@ -56,9 +56,9 @@ def fill(raw: redis.Redis) -> None:
     raw.zadd("retry", {failed("r1", retry_count=0): now + 60, failed("r2", retry_count=3): now - 10})
     raw.zadd("dead", {failed("d1"): now - 60, failed("d2"): now - 60, failed("d3", bid="b1"): now - 9000, "{": 5})
     raw.zadd("dead", {job("plain", wrapped="MailJob", error_class=7): float("inf")})
-    process(raw, "web-1:7:abc", "default", "low", t1=job("run1"), t2=job("run2", "low"))
-    raw.hset("web-1:7:abc:work", "t3", "{")
-    raw.sadd("processes", "web-2:9:def")  # killed
+    process(raw, "web-1:7:0e1998734eaa", "default", "low", t1=job("run1"), t2=job("run2", "low"))
+    raw.hset("web-1:7:0e1998734eaa:work", "t3", "{")
+    raw.sadd("processes", "web-2:9:5d1f0c7a9b3e")  # killed
 
 
 def load(raw: redis.Redis) -> None:

@@ -100,14 +100,14 @@ def test_processes_are_listed_and_those_that_are_gone(url: str, server: redis.Re
     with Reader(url) as reader:
         alive, gone = reader.workers()
     assert (alive.alive, alive.host, alive.concurrency, list(alive.queues)) == (True, "web-1", 5, ["default", "low"])
-    assert (gone.id, gone.alive) == ("web-2:9:def", False)
+    assert (gone.id, gone.alive) == ("web-2:9:5d1f0c7a9b3e", False)
 
 
 def test_a_queue_that_no_process_serves_is_found(url: str, raw: redis.Redis) -> None:
     raw.sadd("queues", "default", "low")
     raw.lpush("queue:default", job("a"))
     raw.lpush("queue:low", job("b", "low"))
-    process(raw, "web-1:7:abc", "low")
+    process(raw, "web-1:7:0e1998734eaa", "low")
     with Reader(url) as reader:
         found = [one for one in reader.snapshot().findings if one.code == Code.NO_WORKER]
     assert [one.queue and one.queue.name for one in found] == ["default"]
