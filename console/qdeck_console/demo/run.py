@@ -101,7 +101,7 @@ class Demo:
     def _await_workers(self, count: int) -> None:
         """Gives the workers a moment to report, so that the first picture does not miss them."""
         last_moment = time.monotonic() + _WORKERS_S
-        with Reader(self.url) as reader:
+        with Reader(self.url, adapters=[NATIVE]) as reader:  # the others would be remembered beyond the demo
             while len(reader.workers()) < count and time.monotonic() < last_moment:
                 time.sleep(0.02)
 
