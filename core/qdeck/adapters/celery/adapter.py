@@ -13,7 +13,7 @@ from qdeck._deck.reasons import CapabilityCode
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.celery.keys import NAME, RESULTS, CelerySettings, Keys, glob_of
+from qdeck.adapters.celery.keys import NAME, RESULTS, CeleryKeys, CelerySettings, glob_of
 from qdeck.adapters.model import Act, Capability, Group, Kind, Outcome, Source
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Celery(Adapter):
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         super().__init__(settings)
         self.own = self.settings if isinstance(self.settings, CelerySettings) else CelerySettings()
-        self.keys = Keys(self.own)
+        self.keys = CeleryKeys(self.own)
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """What workers hold, and the bindings that every worker makes."""

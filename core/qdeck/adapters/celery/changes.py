@@ -13,14 +13,14 @@ from qdeck.adapters.cells import Change, End
 from qdeck.adapters.model import Act, Skipped
 
 if TYPE_CHECKING:
-    from qdeck.adapters.celery.keys import Keys
+    from qdeck.adapters.celery.keys import CeleryKeys
     from qdeck.adapters.model import Entry
 
 KEEP_SENT_MS: Final = 7 * 86_400_000  # longer than Celery keeps results by default
 _SWITCH_ON: Final = "its result does not say what was called: set result_extended = True in the application"
 
 
-def build(keys: Keys, act: Act, entry: Entry, now: int) -> Change:
+def build(keys: CeleryKeys, act: Act, entry: Entry, now: int) -> Change:
     """Return the change that a verb makes to a task."""
     if act is Act.RETRY:
         return _sent_again(keys, entry, now)
@@ -33,7 +33,7 @@ def build(keys: Keys, act: Act, entry: Entry, now: int) -> Change:
     return Change(id=entry.id, cells=(cells.string(seen.member, seen.value, None),), effect="its result is removed")
 
 
-def _sent_again(keys: Keys, entry: Entry, now: int) -> Change:
+def _sent_again(keys: CeleryKeys, entry: Entry, now: int) -> Change:
     seen = entry.seen
     result = messages.decoded(seen.value)
     queue = result.get("queue") if isinstance(result, dict) else None
@@ -54,7 +54,7 @@ def _sent_again(keys: Keys, entry: Entry, now: int) -> Change:
     )
 
 
-def _put_back(keys: Keys, entry: Entry) -> Change:
+def _put_back(keys: CeleryKeys, entry: Entry) -> Change:
     if entry.stuck is None or entry.state != State.RUNNING:
         raise Skipped.because("a worker may still hold it: its visibility timeout has not passed")
     seen = entry.seen

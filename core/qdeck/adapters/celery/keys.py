@@ -32,7 +32,7 @@ class CelerySettings(AdapterSettings, frozen=True, kw_only=True):
     """`visibility_timeout` of `broker_transport_options`."""
 
 
-class Keys:
+class CeleryKeys:
     """The names of the keys, for one configuration."""
 
     def __init__(self, settings: CelerySettings) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck.adapters.celery.keys import Keys
+    from qdeck.adapters.celery.keys import CeleryKeys
 
 MOST_HELD: Final = 5_000  # of those that workers hold, whose queues and times a look reads
 MOST_BOUND: Final = 2_000  # queues of one exchange
@@ -28,7 +28,7 @@ _HEAD: Final = 40  # bytes of a result that say its status
 
 
 def read(
-    adapter: str, keys: Keys, bindings: Sequence[bytes], results: Group, now: int, timeout_s: int
+    adapter: str, keys: CeleryKeys, bindings: Sequence[bytes], results: Group, now: int, timeout_s: int
 ) -> Program[Look]:
     """Read all queues."""
     names = yield from _read_names(keys, bindings)
@@ -58,7 +58,7 @@ def read(
     return Look(rows=tuple(rows), notices=tuple(notices))
 
 
-def _read_names(keys: Keys, bindings: Sequence[bytes]) -> Program[list[str]]:
+def _read_names(keys: CeleryKeys, bindings: Sequence[bytes]) -> Program[list[str]]:
     replies = yield from reads.ask_all([(b"SSCAN", key, b"0", b"COUNT", MOST_BOUND) for key in bindings])
     found: set[str] = set()
     for reply in replies:
@@ -68,7 +68,7 @@ def _read_names(keys: Keys, bindings: Sequence[bytes]) -> Program[list[str]]:
 
 
 def _read_held(
-    keys: Keys, names: Sequence[str], now: int, timeout_s: int
+    keys: CeleryKeys, names: Sequence[str], now: int, timeout_s: int
 ) -> Program[tuple[Counter[tuple[str, str]] | None, list[str]]]:
     """Count what workers hold by queue and state, and how much of it does not move."""
     [size] = yield ask((b"HLEN", keys.unacked))
@@ -93,7 +93,7 @@ def _read_held(
     return found, []
 
 
-def _results(adapter: str, keys: Keys, results: Group) -> Program[QueueRow]:
+def _results(adapter: str, keys: CeleryKeys, results: Group) -> Program[QueueRow]:
     """The results, told apart by their status where they are so few that all their names are known."""
     if results.count > min(len(results.names), KEEP_NAMES):
         return QueueRow(adapter=adapter, name=RESULTS, oldest_exact=False)

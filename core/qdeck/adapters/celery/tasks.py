@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck.adapters.celery.keys import Keys
+    from qdeck.adapters.celery.keys import CeleryKeys
     from qdeck.adapters.model import Raw
 
 WAITING: Final = "waiting"
@@ -36,7 +36,7 @@ def fill_waiting(queue: str, raws: Sequence[Raw], now: int) -> list[Entry]:
     return [_task(queue, raw, messages.read(raw.member), State.READY, WAITING, now) for raw in raws]
 
 
-def fill_held(keys: Keys, queue: str, raws: Sequence[Raw], now: int, timeout_s: int) -> Program[list[Entry]]:
+def fill_held(keys: CeleryKeys, queue: str, raws: Sequence[Raw], now: int, timeout_s: int) -> Program[list[Entry]]:
     """Return the tasks of a queue that workers hold: they run, were fetched in advance, or wait for their time."""
     [reply] = yield ask((b"ZMSCORE", keys.unacked_index, *(raw.member for raw in raws)))
     scores = [None] * len(raws) if is_error(reply) else reply
@@ -86,7 +86,7 @@ def _task(
     )  # fmt: skip
 
 
-def fill_results(keys: Keys, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+def fill_results(keys: CeleryKeys, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
     """Return the tasks whose result is kept; those that go on are in their queues."""
     ids = [raw.member.removeprefix(keys.results) for raw in raws]
     values = yield ask(*((b"GETRANGE", raw.member, 0, MOST_BYTES) for raw in raws))

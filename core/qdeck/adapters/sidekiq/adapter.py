@@ -8,7 +8,7 @@ from qdeck._deck.model import State
 from qdeck._deck.reasons import CapabilityCode
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import Act, Capability, Kind, Source
-from qdeck.adapters.sidekiq.keys import NAME, RUNNING, SETS, WAITING, Keys, SidekiqSettings
+from qdeck.adapters.sidekiq.keys import NAME, RUNNING, SETS, WAITING, SidekiqKeys, SidekiqSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Sidekiq(Adapter):
 
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         super().__init__(settings)
-        self.keys = Keys(self.settings.namespace if isinstance(self.settings, SidekiqSettings) else "")
+        self.keys = SidekiqKeys(self.settings.namespace if isinstance(self.settings, SidekiqSettings) else "")
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """Its keys, of any type: others may use names as short as these."""

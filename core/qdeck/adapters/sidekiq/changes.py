@@ -15,12 +15,12 @@ from qdeck.adapters.sidekiq.keys import WAITING
 if TYPE_CHECKING:
     from qdeck.adapters.cells import Cell
     from qdeck.adapters.model import Entry
-    from qdeck.adapters.sidekiq.keys import Keys
+    from qdeck.adapters.sidekiq.keys import SidekiqKeys
 
 _LOCKS: Final = ("unique_token", "unique_digest", "lock_digest")
 
 
-def build(keys: Keys, act: Act, entry: Entry, now: int) -> Change:
+def build(keys: SidekiqKeys, act: Act, entry: Entry, now: int) -> Change:
     """Return the change that a verb makes to a job."""
     seen = entry.seen
     job = jobs.read(seen.member)
@@ -45,7 +45,7 @@ def _taken(entry: Entry) -> Cell:
     return cells.score(seen.key, seen.member, seen.score, None)
 
 
-def _in_line(keys: Keys, act: Act, entry: Entry, job: jobs.Job, now: int) -> Change:
+def _in_line(keys: SidekiqKeys, act: Act, entry: Entry, job: jobs.Job, now: int) -> Change:
     """Put a job into its queue as Sidekiq does; one that failed has this run taken off its count."""
     queue = job["queue"]
     fresh = dict(job)

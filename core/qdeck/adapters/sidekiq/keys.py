@@ -22,7 +22,7 @@ class SidekiqSettings(AdapterSettings, frozen=True, kw_only=True):
     """What `redis-namespace` puts before each key, without the colon."""
 
 
-class Keys:
+class SidekiqKeys:
     """The names of the keys, in one namespace."""
 
     def __init__(self, namespace: str = "") -> None:

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck.adapters.sidekiq.keys import Keys
+    from qdeck.adapters.sidekiq.keys import SidekiqKeys
 
 MOST: Final = 2_000
 _FIELDS: Final = (b"info", b"busy", b"beat", b"quiet", b"rss")
 
 
-def identities(keys: Keys) -> Program[list[bytes]]:
+def identities(keys: SidekiqKeys) -> Program[list[bytes]]:
     """Read the names of the processes, those that are gone too."""
     [reply] = yield ask((b"SSCAN", keys.processes, b"0", b"COUNT", MOST))
     return [] if is_error(reply) else sorted(set(reply[1]))
 
 
-def read(adapter: str, keys: Keys, now: int) -> Program[list[WorkerRow]]:
+def read(adapter: str, keys: SidekiqKeys, now: int) -> Program[list[WorkerRow]]:
     """Read the processes; one that is registered and has no hash any more was killed."""
     names = yield from identities(keys)
     replies = (yield ask(*((b"HMGET", keys.process(name), *_FIELDS) for name in names))) if names else []

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck.adapters.sidekiq.keys import Keys
+    from qdeck.adapters.sidekiq.keys import SidekiqKeys
 
 MOST_QUEUES: Final = 10_000
 MOST_RUNNING: Final = 5_000  # of one process
 
 
-def read(adapter: str, keys: Keys, now: int, wrong: Sequence[str]) -> Program[Look]:
+def read(adapter: str, keys: SidekiqKeys, now: int, wrong: Sequence[str]) -> Program[Look]:
     """Read all queues, then the sorted sets that have jobs; `wrong` is what is said of keys of other types."""
     names_reply, paused_reply, registered = yield ask(
         (b"SSCAN", keys.queues, b"0", b"COUNT", MOST_QUEUES), (b"SSCAN", keys.paused, b"0", b"COUNT", MOST_QUEUES),
@@ -58,7 +58,7 @@ def _number(reply: Any) -> int | None:
     return None if is_error(reply) else int(reply)
 
 
-def _count_running(keys: Keys) -> Program[Counter[str]]:
+def _count_running(keys: SidekiqKeys) -> Program[Counter[str]]:
     """Count what the processes say that they run."""
     names = yield from processes.identities(keys)
     replies = yield from reads.ask_all([(b"HSCAN", keys.work(name), b"0", b"COUNT", MOST_RUNNING) for name in names])
@@ -70,7 +70,7 @@ def _count_running(keys: Keys) -> Program[Counter[str]]:
     return found
 
 
-def _read_oldest(keys: Keys, names: list[str]) -> Program[dict[str, int | None]]:
+def _read_oldest(keys: SidekiqKeys, names: list[str]) -> Program[dict[str, int | None]]:
     """Read when the job that is next in each queue was put in line, as Sidekiq does for its latency."""
     replies = yield from reads.ask_all([(b"LINDEX", keys.queue(name), -1) for name in names])
     found: dict[str, int | None] = {}
@@ -80,7 +80,7 @@ def _read_oldest(keys: Keys, names: list[str]) -> Program[dict[str, int | None]]
     return found
 
 
-def _sets(adapter: str, keys: Keys, now: int) -> Program[list[QueueRow]]:
+def _sets(adapter: str, keys: SidekiqKeys, now: int) -> Program[list[QueueRow]]:
     grace = b"(%d.%03d" % divmod(now - jobs.GRACE_MS, 1000)
     replies = yield ask(
         *((b"ZCARD", keys.set_of(name)) for name in SETS),
