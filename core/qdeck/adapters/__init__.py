@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         AdapterHealth,
         Capability,
         Entry,
-        Group,
+        FoundKeys,
         Kind,
         Look,
         Outcome,
@@ -74,7 +74,7 @@ __all__ = [
     "End",
     "Entry",
     "Feature",
-    "Group",
+    "FoundKeys",
     "InvalidOption",
     "Kind",
     "Look",
@@ -140,8 +140,8 @@ _HOMES: Final = {
     "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End ScriptChange adapter_script",
     "qdeck.adapters.paging": "every first read_slice",
     "qdeck.adapters.model": (
-        "Act AdapterHealth Capability Entry Outcome Group Kind Look NO_QUEUE Part Raw Seen Source StateHealth Retried "
-        "Skipped Want age_s short"
+        "Act AdapterHealth Capability Entry Outcome FoundKeys Kind Look NO_QUEUE Part Raw Seen Source StateHealth "
+        "Retried Skipped Want age_s short"
     ),
     "qdeck.adapters.plans": "Context Rule",
     "qdeck.adapters.times": "iso read_ms",

@@ -161,7 +161,7 @@ class CellApplier(Applier):
     def __init__(self, adapter: CellAdapter, context: Context, keep_ms: int) -> None:
         self.kept_bytes = 0
         self._adapter, self._context, self._keep_ms = adapter, context, keep_ms
-        self._places = changes.Places()
+        self._places = changes.ListShifts()
 
     def size(self, part: PlanSlice, most: int) -> int:
         """Return how many entries are changed in one round trip: few of them where they are large."""

@@ -51,7 +51,7 @@ class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.code is None else self.code.words(self.data)
 
 
-class Places:
+class ListShifts:
     """What a run did so far: where entries of lists are by now, and what is kept of its batch under each hash tag.
 
     A place is a hint, so that none is searched for.
@@ -103,13 +103,13 @@ def apply(
     places: Sequence[int] = (),
     keep_ms: int = UNDO_TTL_MS,
     keep_bytes: int = MAX_UNDO_BYTES,
-    at: Places | None = None,
+    at: ListShifts | None = None,
 ) -> Program[list[ChangeResult]]:
     """Make changes. The place of each in its batch makes one that is sent twice one.
 
     Of a batch at most `keep_bytes` are kept: what is done beyond them cannot be undone.
     """
-    at = at or Places()
+    at = at or ListShifts()
     found: list[ChangeResult] = []
     for tag, part in _parts(changes, places or range(len(changes))):
         undo, room = undo_key(adapter, batch, tag), keep_bytes - sum(at.kept.values()) + at.kept.get(tag, 0)

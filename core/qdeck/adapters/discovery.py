@@ -16,7 +16,7 @@ from qdeck._files import draft_beside, private_folder, state_dir
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 from qdeck._redis.keyspace_scan import KeySearch, ScanPosition, UnregisteredQueues, sweep
-from qdeck.adapters.model import Group, Sight
+from qdeck.adapters.model import FoundKeys, Sight
 from qdeck.adapters.together import all_of
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Pass(ScanPosition):
     `empty_s` is when a pass ended that found nothing, for an adapter that has fixed keys as well.
     """
 
-    found: dict[str, Group] = msgspec.field(default_factory=dict)
-    next: dict[str, Group] = msgspec.field(default_factory=dict)
+    found: dict[str, FoundKeys] = msgspec.field(default_factory=dict)
+    next: dict[str, FoundKeys] = msgspec.field(default_factory=dict)
     empty_s: int = 0
 
     def finish(self) -> None:
@@ -57,7 +57,7 @@ class Pass(ScanPosition):
         """Whether it was empty a short while ago."""
         return self.is_empty and 0 <= time.time() - self.empty_s < BELIEVED_S
 
-    def groups(self) -> dict[str, Group]:
+    def groups(self) -> dict[str, FoundKeys]:
         """What is known: of the pass before, and what is new in this one."""
         return {
             **self.next,
@@ -66,7 +66,7 @@ class Pass(ScanPosition):
         }
 
 
-_NONE: Final = Group()
+_NONE: Final = FoundKeys()
 
 
 class Remembered(msgspec.Struct):
@@ -144,7 +144,7 @@ def _search(adapter: Adapter, one: Pass, glob: bytes, kind: str | None) -> KeySe
         for name in names:
             group = adapter.gather(name)
             if group is not None:
-                one.next.setdefault(group, Group(names=[])).add(name)
+                one.next.setdefault(group, FoundKeys(names=[])).add(name)
 
     return KeySearch(one, glob, kind, take)
 
@@ -185,7 +185,7 @@ def _is_cursor(position: ScanPosition) -> bool:
 def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembered:
     """The same with other names of groups: those of keys that are no UTF-8 are no text that JSON can hold."""
 
-    def changed(groups: Mapping[str, Group]) -> dict[str, Group]:
+    def changed(groups: Mapping[str, FoundKeys]) -> dict[str, FoundKeys]:
         return {change(label): group for label, group in groups.items()}
 
     return Remembered(

@@ -261,7 +261,7 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
     twin: bool = False
 
 
-class Group(msgspec.Struct):
+class FoundKeys(msgspec.Struct):
     """Keys that belong together: how many there are, and the names of the first of them."""
 
     count: int = 0
@@ -281,7 +281,7 @@ class Sight:
     """What is known of an adapter's keys at this look."""
 
     types: Mapping[bytes, str] = field(default_factory=dict)
-    groups: Mapping[str, Group] = field(default_factory=dict)
+    groups: Mapping[str, FoundKeys] = field(default_factory=dict)
     complete: bool = True
 
     @property

@@ -50,7 +50,7 @@ class Listed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PageCursor:
     """How far a walk came: in which source, and what stands for the place there."""
 
     source: int = 0
@@ -60,7 +60,7 @@ class Place:
         return f"{self.source} {self.mark}"
 
     @classmethod
-    def read(cls, cursor: str | None) -> Place:
+    def read(cls, cursor: str | None) -> PageCursor:
         """The place that a cursor names."""
         if cursor is None:
             return cls()
@@ -89,14 +89,14 @@ def page(
         now = yield from reads.clock()
     test = (lambda _: True) if wanted is None or wanted.is_everything else wanted.compile(now)
     want |= needed_by(wanted)
-    place, sources, scanned = Place.read(cursor), (yield from adapter.sources(queue, states)), 0
+    place, sources, scanned = PageCursor.read(cursor), (yield from adapter.sources(queue, states)), 0
     for _ in range(MOST_EMPTY):
         if place.source >= len(sources):
             return Page(jobs=(), cursor=None, scanned=scanned)
         source = sources[place.source]
         start = place.mark if adapter.repeats and source.kind is Kind.LIST else ""
         raws, mark = yield from read_slice(source, place.mark, min(most, SLICE))
-        place = Place(place.source + 1) if mark is None else Place(place.source, mark)
+        place = PageCursor(place.source + 1) if mark is None else PageCursor(place.source, mark)
         scanned += len(raws)
         if raws:
             entries = yield from fill(adapter, queue, raws, now, want)

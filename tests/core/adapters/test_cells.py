@@ -317,7 +317,7 @@ def test_entries_are_found_at_their_places_after_what_was_taken(deck: Writer, ra
     """A search through the list would take the first of those that are equal."""
     raw.rpush("l", *([b"x", b"y"] * 50))
     some = [Change(id=str(at), cells=(cells.take(b"l", b"x", End.LEFT, at),), effect="") for at in range(40, 100, 2)]
-    places = changes.Places()
+    places = changes.ListShifts()
     deck.write(changes.apply("any", "b1", some, at=places))
     assert raw.lrange("l", 0, -1) == [b"x", b"y"] * 20 + [b"y"] * 30
     back = [Change(id="9", cells=(cells.take(b"l", b"x", End.LEFT, 38), cells.push(b"l", b"x", End.LEFT)), effect="")]

@@ -14,7 +14,7 @@ from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.celery.keys import NAME, RESULTS, CeleryKeys, CelerySettings, glob_of
-from qdeck.adapters.model import Act, Capability, Group, Kind, Outcome, Source
+from qdeck.adapters.model import Act, Capability, FoundKeys, Kind, Outcome, Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,8 +76,8 @@ class Celery(Adapter):
         from qdeck.adapters.celery import rows
 
         groups = {} if self.sight is None else self.sight.groups
-        bindings = {*groups.get(_BINDINGS, Group()).names, self.keys.binding("celery")}
-        results = groups.get(RESULTS, Group())
+        bindings = {*groups.get(_BINDINGS, FoundKeys()).names, self.keys.binding("celery")}
+        results = groups.get(RESULTS, FoundKeys())
         timeout = self.own.visibility_timeout_s
         return (yield from rows.read(self.name, self.keys, sorted(bindings), results, now, timeout))
 

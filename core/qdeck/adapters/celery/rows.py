@@ -12,7 +12,7 @@ from qdeck._redis.commands import ask, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters.celery import tasks
 from qdeck.adapters.celery.keys import RESULTS, sent_key
-from qdeck.adapters.model import KEEP_NAMES, Group, Kind, Look, Raw, Source
+from qdeck.adapters.model import KEEP_NAMES, FoundKeys, Kind, Look, Raw, Source
 from qdeck.adapters.row_problems import problem_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _HEAD: Final = 40  # bytes of a result that say its status
 
 
 def read(
-    adapter: str, keys: CeleryKeys, bindings: Sequence[bytes], results: Group, now: int, timeout_s: int
+    adapter: str, keys: CeleryKeys, bindings: Sequence[bytes], results: FoundKeys, now: int, timeout_s: int
 ) -> Program[Look]:
     """Read all queues."""
     names = yield from _read_names(keys, bindings)
@@ -93,7 +93,7 @@ def _read_held(
     return found, []
 
 
-def _results(adapter: str, keys: CeleryKeys, results: Group) -> Program[QueueRow]:
+def _results(adapter: str, keys: CeleryKeys, results: FoundKeys) -> Program[QueueRow]:
     """The results, told apart by their status where they are so few that all their names are known."""
     if results.count > min(len(results.names), KEEP_NAMES):
         return QueueRow(adapter=adapter, name=RESULTS, oldest_exact=False)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.model import Group, Want
+    from qdeck.adapters.model import FoundKeys, Want
     from qdeck.adapters.plans import Context
 
 MOST_HEADS: Final = 1000  # beginnings of names whose queue is remembered
@@ -208,7 +208,7 @@ class Lists(Adapter):
         return changes.build(act, entry, self.names.suffix)
 
 
-def _measure(groups: Mapping[str, Group], now: int) -> Program[list[tuple[int, float | None]]]:
+def _measure(groups: Mapping[str, FoundKeys], now: int) -> Program[list[tuple[int, float | None]]]:
     """How many entries each group has, and the age of the oldest among those at the ends of its lists."""
     sizes = yield from reads.ask_all([(b"LLEN", name) for group in groups.values() for name in group.names])
     lengths = iter([0 if is_error(size) else int(size) for size in sizes])

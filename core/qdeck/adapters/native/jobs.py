@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
 
 
-class Place(NamedTuple):
+class NativeCursor(NamedTuple):
     """How far a walk through a list came: behind this entry."""
 
     state: str
@@ -30,7 +30,7 @@ class Place(NamedTuple):
     id: str
 
     @classmethod
-    def read(cls, cursor: str) -> Place:
+    def read(cls, cursor: str) -> NativeCursor:
         """The place that a cursor names."""
         words = cursor.split(" ", 2)
         if len(words) != 3 or words[0] not in keys.PARTS:
@@ -51,7 +51,7 @@ def page(
 ) -> Program[Page]:
     """The next page of the jobs in these states, one state after the other: at most `most` entries are looked at."""
     now = (yield from reads.clock()) if now is None else now
-    place = None if cursor is None else Place.read(cursor)
+    place = None if cursor is None else NativeCursor.read(cursor)
     left = list(states) if place is None else list(states)[list(states).index(place.state) :]
     for state in left:
         behind = place is not None and state == place.state
@@ -66,7 +66,7 @@ def page(
             continue
         jobs = yield from complete(queue, rows, bodies=Part.BODY in want, errors=Part.ERROR in want)
         member, score = walk.last
-        place = Place(state, score.decode(), member.decode("utf-8", "surrogateescape"))
+        place = NativeCursor(state, score.decode(), member.decode("utf-8", "surrogateescape"))
         return Page(jobs=tuple(row.full() for row in jobs), cursor=" ".join(place), scanned=walk.scanned)
     return Page(jobs=(), cursor=None, scanned=0)
 

@@ -68,7 +68,7 @@ def build(act: Act, entry: Entry, facts: Facts | None, context: Context) -> Chan
         raise Skipped(SkipCode.NO_RECORD)
     if act in (Act.REQUEUE, Act.BURY) and entry.stuck is None:
         raise Skipped.because("its worker has reported in time")
-    made = _Made(entry, job, facts or {}, context.now)
+    made = _JobCells(entry, job, facts or {}, context.now)
     if act in (Act.RETRY, Act.RUN, Act.REQUEUE):
         return made.put_in_line(act)
     if act is Act.CANCEL:
@@ -87,7 +87,7 @@ def job_of_entry(entry: Entry) -> bytes:
     return job if colon else member
 
 
-class _Made:
+class _JobCells:
     """The cells of one job."""
 
     def __init__(self, entry: Entry, job: bytes, facts: Facts, now: int) -> None:

@@ -104,7 +104,7 @@ def json_object(raw: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-class Task(msgspec.Struct, frozen=True):
+class VmTask(msgspec.Struct, frozen=True):
     """A task of a request: so many VMs of a pool, under an alias."""
 
     alias: str
@@ -113,8 +113,8 @@ class Task(msgspec.Struct, frozen=True):
     request: str
 
 
-def read_task(member: bytes) -> Task | None:
+def read_task(member: bytes) -> VmTask | None:
     """`alias:pool:count:request`; the request comes from users and may hold colons itself."""
     parts = text_of(member).split(":", 3)
     count = digits(parts[2]) if len(parts) == 4 else None
-    return None if count is None else Task(parts[0], parts[1], count, parts[3])
+    return None if count is None else VmTask(parts[0], parts[1], count, parts[3])
