@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from qdeck import QdeckError, UnknownJob
 from qdeck.admin import Code, Entry, Feature, SkipCode, Verb, concerns_all, parse
@@ -74,6 +74,9 @@ async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[StuckRow]:
     return list(found.values())
 
 
+NOTHING_READ: Final = StuckJobs()
+
+
 class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
     """What runs longer than it should."""
 
@@ -86,6 +89,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
         super().__init__()
         self._usual: dict[QueueRef, Spread | None] = {}
         self._paces = Paces(times=20)
+        self._matched: tuple[StuckJobs, str, list[StuckRow | Left]] = (NOTHING_READ, "", [])
 
     async def _read_usual(self, found: Sequence[StuckRow]) -> None:
         """How long jobs took that are done, of the queue under the cursor and not often."""
@@ -184,9 +188,12 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
         return bool(self.matching())
 
     def matching(self) -> list[StuckRow | Left]:
-        """Return the stuck jobs that the filter matches."""
-        test = parse(self.filter_text).compile()
-        return [stuck for stuck in (self.data or StuckJobs()).jobs if test(stuck.job)]
+        """Return the stuck jobs that the filter matches: asked at each frame, looked through once."""
+        data, wanted = self.data or NOTHING_READ, self.filter_text
+        if self._matched[0] is not data or self._matched[1] != wanted:
+            test = parse(wanted).compile()
+            self._matched = (data, wanted, [stuck for stuck in data.jobs if test(stuck.job)])
+        return self._matched[2]
 
     def groups(self, rows: Sequence[StuckRow | Left]) -> list[RowGroup[StuckRow | Left]]:
         """Return the jobs by why they are stuck."""
