@@ -61,7 +61,12 @@ def spoil_others(raw: Any) -> None:
             raw.hset(key, b"x" + OBEYED.encode(), EVIL.encode())
         elif kind == b"list":
             for at, value in enumerate(raw.lrange(key, 0, -1)):
-                raw.lset(key, at, hostile(value))
+                # Ids are shown as they are, so that they can be given to a command: hostile, but without a secret.
+                is_id = key.startswith((b"rq:", b"bull:"))
+                raw.lset(key, at, value + OBEYED.encode() if is_id else hostile(value))
+        elif kind == b"string" and raw.get(key).startswith(b'{"status"'):
+            value = json.loads(raw.get(key))
+            raw.set(key, json.dumps(spoil(value) | {"status": value["status"]}), keepttl=True)
         elif kind == b"zset":
             for member, score in raw.zrange(key, 0, -1, withscores=True):
                 if b"{" in member:

@@ -92,7 +92,7 @@ def _job(queue: str, raw: Raw, record: Fields | None, now: int, *, is_locked: bo
         priority=digits(facts.get(b"priority") or b""), enqueued_ms=made, since_ms=since,
         attempts=digits(facts.get(b"atm") or facts.get(b"attemptsMade") or b""),
         due_ms=_due(raw.score) if source.state is State.DELAYED else None,
-        worker=text_of(facts.get(b"pb") or b"") or None, error=class_name, message=message,
+        worker=payload.mask_text(text_of(facts.get(b"pb") or b"")) or None, error=class_name, message=message,
         failed_ms=ended if source.state is State.DEAD else None, body=body,
         problem="it has no record" if record is None else None,
         stuck=Stuck(code=StuckCode.STALLED) if stalled else None,

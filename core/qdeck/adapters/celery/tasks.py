@@ -14,7 +14,7 @@ from qdeck.adapters.celery import messages
 from qdeck.adapters.celery.keys import NAME, RESULTS, sent_key
 from qdeck.adapters.celery.messages import MOST_BYTES, Message, text
 from qdeck.adapters.json_values import stored_json, whole_text
-from qdeck.adapters.model import Entry
+from qdeck.adapters.model import Entry, short
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.tracebacks import error_of
 
@@ -74,7 +74,7 @@ def _task(
         "seen": seen or raw.seen(),
     }  # fmt: skip
     if message is None or not message.id:
-        name = text_of(raw.member[:100])
+        name = short(raw.member)
         return Entry(id=name, key=f"{NAME}/{queue}/{native}/{name}", problem="it is no message of Celery", **facts)
     headers = message.headers
     tag = text(message.properties.get("delivery_tag")) or message.id

@@ -167,7 +167,7 @@ def _job(
     }.get(source.state, moments[b"ended_at"])  # fmt: skip
     description = text_of(facts.get(b"description") or b"")
     called = _CALL.match(description)  # what RQ writes where its caller gives none
-    worker = text_of(facts.get(b"worker_name") or b"") or None
+    worker = payload.mask_text(text_of(facts.get(b"worker_name") or b"")) or None
     class_name, message = error
     failed = source.state is State.DEAD
     return Entry(
@@ -206,7 +206,7 @@ def _ids(raw: bytes | None) -> list[str]:
         found = codec.decode_json(raw or b"[]")
     except ValueError:
         return []
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    return [payload.mask_text(one) for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def stuck_of(raw: Raw, due: int | None, seen_ms: int | None, now: int) -> Stuck | None:
