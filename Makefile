@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all test-lowest check format bench measures lock clean
+.PHONY: help install demo test test-slow test-all test-lowest check format docs man bench measures lock clean
 
 help:
 	@echo "make demo       a live console on an embedded server with a lively workload"
@@ -23,6 +23,8 @@ help:
 	@echo "make check      ruff, mypy, import-linter, phrases"
 	@echo "make format     ruff's formatter and safe fixes"
 	@echo "make bench      the benchmarks"
+	@echo "make docs       the pages of the reference that are made from code"
+	@echo "make man        the manual pages, into build/man"
 	@echo "make measures   what can be counted of the structure, beside what was recorded; RECORD=1 records it"
 	@echo "make lock       new versions of the dependencies, with their hashes, into requirements.lock"
 	@echo "make clean      remove .venv, builds and caches"
@@ -82,6 +84,13 @@ format: $(STAMP)
 # RECORD=1 keeps the figures, SINCE=COMMIT counts the titles after another commit than the first record.
 measures: $(STAMP)
 	@$(BIN)/python tests/project/measures.py $(if $(RECORD),--record) $(if $(SINCE),--since $(SINCE))
+
+man: $(STAMP)
+	@$(BIN)/python hatch_build.py build/man
+	@echo "build/man: read one with man -l build/man/qdeck.1"
+
+docs: $(STAMP)
+	@$(BIN)/python tests/project/reference.py
 
 bench: $(STAMP)
 	@$(BIN)/python tests/bench/run.py

@@ -1,4 +1,4 @@
-"""Makes the pictures of the README: `python screenshots/make.py [--only NAME] [--to DIR]`.
+"""Make the pictures of the documentation: `python screenshots/make.py [--only NAME] [--to DIR]`.
 
 They show the demo's queues at one moment that never passes, so that they change only when the console does; a test
 compares the cells that they were drawn from with those of today (`drawn.json`).

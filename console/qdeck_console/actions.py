@@ -1,6 +1,6 @@
-"""Every action of the console, once: bindings, footer, help and the README's table of keys come from here.
+"""The table of all actions of the console: bindings, footer, help and the page of keys are made from it.
 
-An action that cannot act now is not hidden: its key says why.
+An action that is disabled is not hidden: its key shows the reason.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 ScreenT = TypeVar("ScreenT")
-READ_ONLY: Final = "read-only: nothing can be changed"
-"""Why nothing can be done in a console that is read-only; its footer says so at the right."""
+READ_ONLY: Final = "read-only: type :live to allow changes for 30 minutes"
+"""Why every action that changes something is disabled; the footer shows it once, at the right."""
+LOCKED: Final = "read-only: its context has read_only = true"
+"""The same where :live does not open it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A thing to do: where it works, its keys, the verb for the footer and a sentence for the help.
+    """An action: its screens, its keys, its label in the footer and its line in the help.
 
-    `call` is for widgets that do it themselves; the others go to the screen, which is asked first whether it may.
+    A widget runs `call` itself. All other actions go through the handler of the screen, which may disable them.
     """
 
     id: str
@@ -30,18 +32,18 @@ class Action:
     keys: tuple[str, ...]
     verb: str
     help: str
-    group: str = "look"
+    group: str = "view"
     call: str = ""
     footer: bool = True
 
     @property
     def key_name(self) -> str:
-        """Its first key as people say it."""
+        """Return the name of its first key."""
         return _NAMES.get(self.keys[0], self.keys[0])
 
     @property
     def key_names(self) -> str:
-        """All of its keys as people say them."""
+        """Return the names of all its keys."""
         return " ".join(_NAMES.get(key, key) for key in self.keys)
 
 
@@ -55,8 +57,10 @@ def _offered(_screen: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionHandler(Generic[ScreenT]):
-    """What an action does on a screen: functions of the screen. `reason` says why it cannot act now, empty when it can;
-    `label` is its verb where that is not the table's; what is not `offered` is not in the footer.
+    """What an action does on one screen, as functions of the screen.
+
+    `reason` returns why the action is disabled, or an empty text. `label` replaces the verb of the table.
+    An action that is not `offered` is not in the footer.
     """
 
     run: Callable[[ScreenT], Any]
@@ -103,195 +107,202 @@ TABS: Final = {
     QUEUES: 1, JOBS: 2, STUCK: 3, DEAD: 4, PURGE: 5, SCHEDULES: 6, WORKERS: 7, HEALTH: 8, ACTIVITY: 9,
 }  # fmt: skip
 GROUPS: Final = (
-    "move", "look", "choose", "act on jobs", "act on queues", "act on schedules", "act on workers", "purge",
+    "move", "view", "select", "act on jobs", "act on queues", "act on schedules", "act on workers", "purge",
     "everywhere",
 )  # fmt: skip
 _LIST: Final = ("list",)
-_MARKED: Final = (JOBS, STUCK, DEAD)  # lists whose entries can be marked
+_MARKED: Final = (JOBS, STUCK, DEAD)  # lists whose rows can be marked
 _PAGES: Final = (*TABS, DETAIL, JOB, REDRIVE, ENTRIES, TEMPORARY)
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action(
-        id="down", scopes=_LIST, keys=("j", "down"), verb="down", help="one entry down",
+        id="down", scopes=_LIST, keys=("j", "down"), verb="down", help="move down",
         group="move", call="move(1)", footer=False,
     ),
     Action(
-        id="up", scopes=_LIST, keys=("k", "up"), verb="up", help="one entry up",
+        id="up", scopes=_LIST, keys=("k", "up"), verb="up", help="move up",
         group="move", call="move(-1)", footer=False,
     ),
     Action(
-        id="pagedown", scopes=_LIST, keys=("pagedown",), verb="page", help="a page down",
+        id="pagedown", scopes=_LIST, keys=("pagedown",), verb="page", help="move down a page",
         group="move", call="page(1)", footer=False,
     ),
     Action(
-        id="pageup", scopes=_LIST, keys=("pageup",), verb="page", help="a page up",
+        id="pageup", scopes=_LIST, keys=("pageup",), verb="page", help="move up a page",
         group="move", call="page(-1)", footer=False,
     ),
     Action(
-        id="first", scopes=_LIST, keys=("g", "home"), verb="first", help="the first entry",
+        id="first", scopes=_LIST, keys=("g", "home"), verb="first", help="go to the first row",
         group="move", call="end(True)", footer=False,
     ),
     Action(
-        id="last", scopes=_LIST, keys=("G", "end"), verb="last", help="the last entry",
+        id="last", scopes=_LIST, keys=("G", "end"), verb="last", help="go to the last row",
         group="move", call="end(False)", footer=False,
     ),
     Action(
-        id="open", scopes=_LIST, keys=("enter",), verb="open", help="open what is under the cursor",
+        id="open", scopes=_LIST, keys=("enter",), verb="open", help="open the selected row",
         group="move", call="open",
     ),
     Action(
         id="next", scopes=(JOBS, DEAD, PURGE, JOB), keys=("tab", "right"), verb="next",
-        help="the next state, or the other pane", group="move",
+        help="show the next state or pane", group="move",
     ),
     Action(
-        id="previous", scopes=(JOBS, DEAD, PURGE), keys=("shift+tab", "left"), verb="previous", help="the one before",
+        id="previous", scopes=(JOBS, DEAD, PURGE), keys=("shift+tab", "left"), verb="previous",
+        help="show the previous state or pane",
         group="move", footer=False,
     ),
-    Action(id="mark", scopes=_MARKED, keys=("space",), verb="mark", help="mark the entry", group="choose"),
+    Action(id="mark", scopes=_MARKED, keys=("space",), verb="mark", help="mark the row", group="select"),
     Action(
-        id="range", scopes=_MARKED, keys=("v",), verb="range", help="mark from here to where the cursor goes",
-        group="choose", footer=False,
+        id="range", scopes=_MARKED, keys=("v",), verb="range", help="mark a range of rows",
+        group="select", footer=False,
     ),
     Action(
-        id="all", scopes=_MARKED, keys=("asterisk",), verb="all", help="mark all that match, not only what is shown",
-        group="choose",
+        id="all", scopes=_MARKED, keys=("asterisk",), verb="all",
+        help="mark all matching jobs, not only the visible ones",
+        group="select",
     ),
     Action(
         id="retry", scopes=(QUEUES, JOBS, DEAD, JOB, DETAIL), keys=("r",), verb="retry",
-        help="let dead letters run again", group="act on jobs",
+        help="retry dead letters", group="act on jobs",
     ),
     Action(
-        id="redrive", scopes=(DEAD,), keys=("R",), verb="redrive", help="retry at a rate, a few first, and watch them",
+        id="redrive", scopes=(DEAD,), keys=("R",), verb="redrive",
+        help="redrive: retry at a rate, a sample first; stop if jobs die again", group="act on jobs",
+    ),
+    Action(
+        id="requeue", scopes=(STUCK,), keys=("r",), verb="requeue",
+        help="requeue the job; refuse the result of its worker",
         group="act on jobs",
     ),
     Action(
-        id="requeue", scopes=(STUCK,), keys=("r",), verb="requeue", help="back in line; its worker's result is refused",
-        group="act on jobs",
-    ),
-    Action(
-        id="bury", scopes=(STUCK, JOB), keys=("b",), verb="bury", help="to the dead letters", group="act on jobs",
+        id="bury", scopes=(STUCK, JOB), keys=("b",), verb="bury",
+        help="bury the job: make it a dead letter", group="act on jobs",
     ),
     Action(
         id="cancel", scopes=(JOBS, STUCK, JOB), keys=("c",), verb="cancel",
-        help="cancel; one that runs is asked to stop", group="act on jobs",
+        help="cancel the job; ask a running one to stop", group="act on jobs",
     ),
     Action(
-        id="run", scopes=(JOBS, JOB), keys=("n",), verb="run now", help="start a delayed job now", group="act on jobs",
+        id="run", scopes=(JOBS, JOB), keys=("n",), verb="run now", help="run a delayed job now", group="act on jobs",
     ),
     Action(
-        id="sooner", scopes=(JOBS, JOB), keys=("plus",), verb="sooner", help="a more urgent priority",
+        id="sooner", scopes=(JOBS, JOB), keys=("plus",), verb="sooner", help="raise the priority",
         group="act on jobs", footer=False,
     ),
     Action(
-        id="later", scopes=(JOBS, JOB), keys=("minus",), verb="later", help="a less urgent priority",
+        id="later", scopes=(JOBS, JOB), keys=("minus",), verb="later", help="lower the priority",
         group="act on jobs", footer=False,
     ),
     Action(
-        id="move", scopes=(QUEUES, JOBS, DETAIL), keys=("m",), verb="move", help="to another queue, which is asked for",
+        id="move", scopes=(QUEUES, JOBS, DETAIL), keys=("m",), verb="move", help="move jobs to another queue",
         group="act on jobs",
     ),
     Action(
-        id="edit", scopes=(JOBS, DEAD, JOB), keys=("e",), verb="edit", help="edit the payload, and retry",
+        id="edit", scopes=(JOBS, DEAD, JOB), keys=("e",), verb="edit", help="edit the payload and retry",
         group="act on jobs",
     ),
     Action(
         id="discard", scopes=(JOBS, DEAD, JOB), keys=("x",), verb="discard",
-        help="remove with all that is kept about it", group="act on jobs",
+        help="discard the job with its record", group="act on jobs",
     ),
     Action(
         id="tasks", scopes=(QUEUES, HEALTH), keys=("t",), verb="tasks",
-        help="temporary queues, by task", footer=False,
+        help="show temporary queues by task", footer=False,
     ),
     Action(
-        id="earlier", scopes=(JOB,), keys=("left_square_bracket",), verb="try", help="the error of the try before",
+        id="earlier", scopes=(JOB,), keys=("left_square_bracket",), verb="attempt",
+        help="show the error of the previous attempt",
     ),
     Action(
-        id="later_try", scopes=(JOB,), keys=("right_square_bracket",), verb="next try",
-        help="the error of the next try", footer=False,
+        id="later_try", scopes=(JOB,), keys=("right_square_bracket",), verb="next attempt",
+        help="show the error of the next attempt", footer=False,
     ),
-    Action(id="filter", scopes=(*TABS, TEMPORARY), keys=("slash",), verb="filter", help="show only what matches"),
+    Action(id="filter", scopes=(*TABS, TEMPORARY), keys=("slash",), verb="filter", help="filter the list"),
     Action(
-        id="sort", scopes=(QUEUES,), keys=("s",), verb="sort", help="sort by another column; worst first by default"
+        id="sort", scopes=(QUEUES,), keys=("s",), verb="sort", help="sort by the next column"
     ),
-    Action(id="order", scopes=(JOBS,), keys=("s",), verb="newest", help="the newest first, or the oldest"),
+    Action(id="order", scopes=(JOBS,), keys=("s",), verb="newest", help="sort newest or oldest first"),
     Action(
         id="pause", scopes=(QUEUES, JOBS, DETAIL), keys=("p",), verb="pause",
-        help="pause the queue, or resume it: no job is claimed", group="act on queues",
+        help="pause or resume the queue", group="act on queues",
     ),
     Action(
-        id="fire", scopes=(SCHEDULES,), keys=("n",), verb="run now", help="make its job now, out of turn",
+        id="fire", scopes=(SCHEDULES,), keys=("n",), verb="run now", help="run the schedule now",
         group="act on schedules",
     ),
     Action(
-        id="hold", scopes=(SCHEDULES,), keys=("p",), verb="pause", help="pause the schedule, or resume it",
+        id="hold", scopes=(SCHEDULES,), keys=("p",), verb="pause", help="pause or resume the schedule",
         group="act on schedules",
     ),
     Action(
-        id="rule", scopes=(SCHEDULES,), keys=("e",), verb="edit", help="another rule: cron, time zone, missed turns",
+        id="rule", scopes=(SCHEDULES,), keys=("e",), verb="edit", help="edit the cron rule, time zone and missed runs",
         group="act on schedules",
     ),
     Action(
-        id="quiet", scopes=(WORKERS,), keys=("p",), verb="quiet", help="finish what it has, take nothing new",
+        id="quiet", scopes=(WORKERS,), keys=("p",), verb="quiet", help="quiet the worker: take no new jobs",
         group="act on workers",
     ),
     Action(
-        id="stop", scopes=(WORKERS,), keys=("x",), verb="stop", help="finish what it has and end",
+        id="stop", scopes=(WORKERS,), keys=("x",), verb="stop", help="stop the worker when its jobs are done",
         group="act on workers",
     ),
-    Action(id="toggle", scopes=(PURGE,), keys=("space",), verb="on, off", help="a rule on or off", group="purge"),
     Action(
-        id="threshold", scopes=(PURGE,), keys=("e",), verb="threshold", help="another threshold for this run",
+        id="toggle", scopes=(PURGE,), keys=("space",), verb="on, off", help="turn the rule on or off", group="purge",
+    ),
+    Action(
+        id="threshold", scopes=(PURGE,), keys=("e",), verb="threshold", help="change the threshold for this run",
         group="purge",
     ),
     Action(
-        id="dryrun", scopes=(PURGE,), keys=("d",), verb="dry run", help="what the rules would take; nothing is written",
+        id="dryrun", scopes=(PURGE,), keys=("d",), verb="dry run", help="list what the rules would remove",
         group="purge",
     ),
     Action(
-        id="apply", scopes=(PURGE,), keys=("a",), verb="apply", help="do exactly what the dry run found", group="purge",
+        id="apply", scopes=(PURGE,), keys=("a",), verb="apply", help="apply exactly the dry run", group="purge",
     ),
     Action(
         id="save", scopes=(PURGE,), keys=("S",), verb="save rules",
-        help="this run's rules and thresholds to qdeck.toml", group="purge",
+        help="save rules and thresholds to qdeck.toml", group="purge",
     ),
     Action(
         id="undo", scopes=(*TABS, JOB, REDRIVE, DETAIL), keys=("u",), verb="undo",
-        help="undo the last batch, after naming it", group="act on jobs",
+        help="undo the last batch", group="act on jobs",
     ),
-    Action(id="copy", scopes=_PAGES, keys=("y",), verb="copy", help="its id or name to the clipboard"),
+    Action(id="copy", scopes=_PAGES, keys=("y",), verb="copy", help="copy the id or name"),
     Action(
-        id="write", scopes=_PAGES, keys=("w",), verb="write", help="what is listed as JSON to a file", footer=False
+        id="write", scopes=_PAGES, keys=("w",), verb="write", help="write the list to a JSON file", footer=False
     ),
-    Action(id="freeze", scopes=_PAGES, keys=("f",), verb="freeze", help="freeze the picture, or go on"),
+    Action(id="freeze", scopes=_PAGES, keys=("f",), verb="freeze", help="freeze or resume the display"),
     Action(
-        id="back", scopes=_PAGES, keys=("escape",), verb="back", help="one step back: work, marks, filter, screen",
+        id="back", scopes=_PAGES, keys=("escape",), verb="back", help="go back: operation, marks, filter, screen",
         group="move",
     ),
     Action(
         id="commands", scopes=("app",), keys=("colon", "ctrl+p"), verb="command",
-        help="commands by name; :find, :live …", group="everywhere",
+        help="run a command by name", group="everywhere",
     ),
     Action(
-        id="context", scopes=("app",), keys=("o",), verb="context", help="another server of qdeck.toml",
+        id="context", scopes=("app",), keys=("o",), verb="context", help="switch to another server of qdeck.toml",
         group="everywhere", footer=False,
     ),
     Action(
-        id="help", scopes=("app",), keys=("question_mark",), verb="help", help="all keys", group="everywhere",
+        id="help", scopes=("app",), keys=("question_mark",), verb="help", help="show all keys", group="everywhere",
         footer=False,
     ),
     Action(
-        id="quit", scopes=("app",), keys=("q",), verb="quit", help="quit; from a page go back first",
+        id="quit", scopes=("app",), keys=("q",), verb="quit", help="quit, or close the page",
         group="everywhere",
     ),
 )  # fmt: skip
 
 
 _VERBS: Final = {action.id: action.verb for action in ACTIONS}
-_TYPED: Final = "filter"  # what is typed after its key belongs to it, even when all of it comes in one gulp
+_TYPED: Final = "filter"  # keys that follow it in one read of the terminal belong to its text field
 
 
 def of_scope(scope: str) -> list[Action]:
-    """The actions of a scope, in the order of the table."""
+    """Return the actions of a scope, in the order of the table."""
     return [action for action in ACTIONS if scope in action.scopes]
 
 
@@ -301,7 +312,7 @@ def verb_of(id: str) -> str:
 
 
 def bindings(scope: str) -> list[BindingType]:
-    """Textual's bindings for a scope. An action without a call of its own goes through `do`, which asks if it may."""
+    """Return Textual's bindings for a scope. An action without a `call` goes through `do`, which checks its reason."""
     return [
         Binding(
             ",".join(action.keys),
@@ -316,12 +327,12 @@ def bindings(scope: str) -> list[BindingType]:
 
 
 def footer_actions(scopes: Iterable[str]) -> list[Action]:
-    """What the footer offers in these scopes."""
+    """Return the actions that the footer of these scopes offers."""
     return [action for scope in scopes for action in of_scope(scope) if action.footer]
 
 
 def places(action: Action) -> str:
-    """Where an action works, in words."""
+    """Return the names of the screens on which an action works."""
     if "app" in action.scopes or set(action.scopes) >= set(TABS):
         return "everywhere"
     words = {

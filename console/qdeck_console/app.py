@@ -19,13 +19,13 @@ from qdeck import QdeckError
 from qdeck_console import startup
 from qdeck_console.actions import JOBS, QUEUES, TABS, bindings
 from qdeck_console.contexts import Contexts, opens_read_only, read_only_refusal
-from qdeck_console.counted import RequestCost
-from qdeck_console.feed import Feed, Picture
+from qdeck_console.feed import Feed, FeedState
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.operator import Operator
 from qdeck_console.presenters import frame
 from qdeck_console.screens.frame import LOW, FrameScreen
-from qdeck_console.sheet import Sheet
+from qdeck_console.server_cost import RequestCost
+from qdeck_console.style_sheet import Sheet
 from qdeck_console.terminal import fitting_theme, wants_ascii, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.textual_compat import QuietApp, all_screens
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from qdeck.admin import AsyncReader, AsyncWriter, QueueRef, Snapshot, State, Target, Thresholds
-    from qdeck_console.commanding import PaletteCommand
     from qdeck_console.console import Watching
+    from qdeck_console.palette_actions import PaletteCommand
     from qdeck_console.presenters.frame import ShownContext
     from qdeck_console.screens.dialog import Dialog
 
@@ -66,7 +66,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         Binding("ctrl+c,ctrl+q", "leave", "quit", show=False, priority=True),
     ]
 
-    class Pictured(Message):
+    class Refreshed(Message):
         """The feed has a new picture."""
 
     def __init__(
@@ -85,7 +85,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self._reader: AsyncReader | None = None
         self._feeding: Worker[None] | None = None
         self.failure: Exception | None = None
-        """Why nothing could be opened."""
+        """Why the context could not be opened."""
         self.contexts = contexts
         self.cost = RequestCost()
         for own in themes():
@@ -93,7 +93,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.context = context
         self.feed = Feed(self._look, self._publish, self._prepare)
-        self.shown = Picture()
+        self.shown = FeedState()
         self.frozen_ms: int | None = None
         self.served: deque[float | None] = deque(maxlen=600)  # commands a second, for the chart of the server
         self.last_key_at = float("-inf")
@@ -154,7 +154,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         return self.writing.is_over
 
     def _fail(self, error: Exception) -> None:
-        """Ends, whoever asked for what is not there: it is told when the terminal is as it was."""
+        """End the app; the error is reported when the terminal is restored."""
         self.failure = error
         if self.is_running:
             self.exit(1)
@@ -165,18 +165,18 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         return self.contexts.target.thresholds
 
     @property
-    def latest(self) -> Picture:
+    def latest(self) -> FeedState:
         """The newest picture, frozen or not."""
-        return self.feed.picture
+        return self.feed.state
 
-    def _prepare(self, picture: Picture) -> Iterator[None]:
+    def _prepare(self, feed_state: FeedState) -> Iterator[None]:
         if self.frozen_ms is None:
             for screen in self.screen_stack[-2:]:
                 if isinstance(screen, FrameScreen):
-                    yield from screen.prepare(picture)
+                    yield from screen.prepare(feed_state)
 
-    def _publish(self, _picture: Picture) -> None:
-        self.post_message(self.Pictured())
+    def _publish(self, _picture: FeedState) -> None:
+        self.post_message(self.Refreshed())
 
     async def _look(self) -> Snapshot:
         in_sight = (one.visible_queues() for one in reversed(self.screen_stack) if isinstance(one, FrameScreen))
@@ -229,12 +229,13 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             if isinstance(screen, FrameScreen):
                 screen.redraw()
 
-    def on_console_app_pictured(self) -> None:
+    def on_console_app_refreshed(self) -> None:
         """Shows the new picture, unless it is frozen."""
         if self.frozen_ms is None:
             self.shown = self.latest
         if not self.latest.is_lost:
             self.writing.tell_owed()
+            self.operator.watch_interrupted()
         server = self.latest.snapshot.server if self.latest.snapshot else None
         self.served.append(None if server is None or self.latest.is_lost else server.commands_per_s)
         self._each_frame(fresh=True)
@@ -245,15 +246,15 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         screen.show(self.shown, fresh=False)
 
     def _each_frame(self, *, fresh: bool) -> None:
-        """Shows what there is on the screen in sight, which may be below dialogs; a page hides the one below it."""
+        """Show the data on the visible screen, which may be below dialogs; a page hides the screen below it."""
         screen = next((screen for screen in reversed(self.screen_stack) if isinstance(screen, FrameScreen)), None)
         if screen is not None:
             screen.show(self.shown, fresh=fresh)
 
-    def bar_line(self, picture: Picture | None = None) -> tuple[Line, str]:
+    def bar_line(self, feed_state: FeedState | None = None) -> tuple[Line, str]:
         """The first line as it is now, and its ground: a dialog shows it again at full strength."""
         low = self.size.height < LOW
-        return frame.bar(self.context, picture or self.shown, self.frozen_ms, self.size.width, low=low)
+        return frame.bar(self.context, feed_state or self.shown, self.frozen_ms, self.size.width, low=low)
 
     def age(self) -> None:
         """Draw again what ages by itself: times, and what ends after a time."""
@@ -292,12 +293,12 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         if now - said_at < NOTE_S:
             return pieces
         if self.shown.is_lost:
-            return [(":reconnect", "accent bold"), (" tries now", "muted")]
+            return [(":reconnect", "accent bold"), (" reconnects now", "muted")]
         if not self.context.read_only:
             return []
         if self.context.locked:
             return [("∅ read-only", "muted")]
-        return [("∅ read-only: ", "muted"), (":live", "accent bold"), (" to act", "muted")]
+        return [("∅ read-only; type ", "muted"), (":live", "accent bold"), (" to allow changes", "muted")]
 
     def action_tab(self, name: str) -> None:
         """Switches to another screen."""
@@ -320,6 +321,11 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
 
         self.call_after_refresh(choose)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether a key may act: while a filter is typed, only what ends the console does."""
+        screen = self.screen_stack[-1] if self.screen_stack else None
+        return action == "leave" or not isinstance(screen, FrameScreen) or not screen.is_filter_typed
+
     def action_do(self, action: str) -> None:
         """Actions that work on every screen."""
         screen = self.screen
@@ -337,7 +343,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             self.ask(PaletteScreen(self, screen), self._do)
         elif action == "context":
             if not self.contexts.configured:
-                self.say(f"{self.contexts.where}: it would name other servers", "muted", "∅")
+                self.say(f"{self.contexts.where}: the file has other servers", "muted", "∅")
             else:
                 from qdeck_console.screens.contexts import ContextScreen
 
@@ -381,7 +387,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
     def switch_context(self, name: str) -> None:
         """Looks at another server; production opens read-only."""
         if self.busy:
-            self.say(f"{self.busy} goes on: esc cancels it", "muted", "∅")
+            self.say(f"{self.busy} in progress: esc cancels it", "muted", "∅")
             return
         try:
             target = self.contexts.find(name)
@@ -389,7 +395,8 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             self.say(str(error).replace(self.contexts.where, "qdeck.toml"), "bad", "✗")
             return
         if target == self.contexts.target:
-            self.say(f"this is {self.context.title}", "muted", "")  # what was opened for writing stays open
+            # What was opened for writing stays open.
+            self.say(f"already connected to {self.context.title}", "muted", "")
             return
         self.run_worker(self._switch(target), group="live", exit_on_error=False)
 
@@ -400,13 +407,13 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.contexts.target = target
         self.context, self.cost = self.contexts.describe(target, read_only=opens_read_only(target)), RequestCost()
         self._reader = self._open()
-        self.frozen_ms, self.shown = None, Picture()
+        self.frozen_ms, self.shown = None, FeedState()
         self.operator = Operator(self)
         self.feed = Feed(self._look, self._publish, self._prepare)
         await self._leave(before, feeding)
         await self._forget_screens()
         self._start_feed()
-        self.say(f"this is {self.context.title}", "muted", "")
+        self.say(f"connected to {self.context.title}", "muted", "")
 
     async def _forget_screens(self) -> None:
         """Begin anew on the first screen: nothing that was marked, filtered or opened belongs to another server."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
     from qdeck.admin import QueueRef, State, Thresholds
-    from qdeck_console.feed import Picture, Query
+    from qdeck_console.feed import FeedState, Query
     from qdeck_console.format import Piece
     from qdeck_console.operator import Operator
     from qdeck_console.screens.dialog import Dialog
@@ -25,12 +25,12 @@ Answer = TypeVar("Answer")
 
 
 class Watching(Protocol):
-    """A screen as the feed sees it: what is to be read for it, and where that goes."""
+    """A screen for the feed: its query, and where the result goes."""
 
     def to_read(self) -> Query[Any] | None:
         """Return what the feed shall read for it, besides the queues."""
 
-    def show(self, picture: Picture, *, fresh: bool = True) -> None:
+    def show(self, feed_state: FeedState, *, fresh: bool = True) -> None:
         """Show a picture."""
 
 
@@ -47,11 +47,11 @@ class Console(Session, Protocol):
 
     @property
     def current_mode(self) -> str:
-        """The name of the tab in sight."""
+        """The name of the visible tab."""
 
     @property
     def screen_stack(self) -> list[Screen[Any]]:
-        """The screens of this tab, the one in sight last."""
+        """The screens of this tab, the visible one last."""
 
     @property
     def available_themes(self) -> dict[str, Theme]:

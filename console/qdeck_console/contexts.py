@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from qdeck.admin import Activity, AsyncReader, AsyncWriter, Configuration, Target
     from qdeck.admin import ContextSettings as Configured
-    from qdeck_console.counted import RequestCost
     from qdeck_console.presenters.frame import ShownContext
+    from qdeck_console.server_cost import RequestCost
 
 LIVE_S: Final = 30 * 60
 
 
 class Contexts:
-    """The contexts of the configuration, and the one that is looked at."""
+    """The contexts of the configuration, and the one in use."""
 
     def __init__(self, target: Target, configuration: Configuration | None = None) -> None:
         self.target = target
@@ -44,12 +44,12 @@ class Contexts:
     @property
     def where(self) -> str:
         """The file in words."""
-        return self._configuration.where if self._configuration is not None else "no qdeck.toml was read"
+        return self._configuration.where if self._configuration is not None else "no configuration file was read"
 
     def find(self, name: str) -> Target:
         """The server of a context; raises when there is none, or when a variable of its URL is not set."""
         if self._configuration is None:
-            raise LookupError("no qdeck.toml was read")
+            raise LookupError("no configuration file was read")
         found = self._configuration.target(name)
         assert found is not None  # noqa: S101 - a name was given
         return found
@@ -73,18 +73,18 @@ class Contexts:
     def describe(self, target: Target, *, read_only: bool, title: str | None = None) -> ShownContext:
         """What the bar says about a server."""
         seen = context_at(mask_url(target.url), title or target.name, read_only=read_only)
-        locked = f"the context {target.name} says read_only = true" if target.read_only else ""
+        locked = f"The context {target.name} has read_only = true." if target.read_only else ""
         return replace(seen, environment=target.environment.lower(), colour=target.colour or "", locked=locked)
 
 
 def read_only_refusal(target: Target) -> NotAllowed:
     """The error for a write to a server that is open read-only."""
-    hint = "type :live to write" if not target.read_only else "its context says read_only = true"
-    return NotAllowed(f"{mask_url(target.url)} is open read-only", hint=hint)
+    hint = "Type :live to write." if not target.read_only else "Its context has read_only = true."
+    return NotAllowed.read_only(mask_url(target.url), hint=hint)
 
 
 def opens_read_only(target: Target) -> bool:
-    """Whether a server is looked at without being able to write, until someone asks for it."""
+    """Return whether a server opens read-only, until the operator requests to write."""
     return target.read_only or target.is_production
 
 

@@ -1,4 +1,4 @@
-"""The JSON of each value, as commands write it and screens export it: fields are added, never renamed or dropped."""
+"""The JSON of each value, as commands and exports write it. Fields are added, never renamed or dropped."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Outcomes,
         Plan,
         PlanEntry,
+        QueuePause,
         QueueRef,
         QueueRow,
         ScheduleRow,
@@ -43,7 +44,7 @@ def document(value: object) -> dict[str, Any]:
 
 @cache
 def _makers() -> dict[type, Callable[[Any], dict[str, Any]]]:
-    """The function for each type; one that builds on another stands before it."""
+    """Return the function for each type, subclasses first."""
     from qdeck import admin, messages
 
     return {
@@ -68,46 +69,32 @@ def seconds(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
+def _fields(value: object, names: str) -> dict[str, Any]:
+    """Return attributes that have the same name and value in JSON."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def snapshot(seen: Snapshot) -> dict[str, Any]:
-    """`qdeck status`."""
-    server = seen.server
+    """Return the JSON of `qdeck status`."""
     return {
         "at": iso(seen.at_ms),
-        "server": {
-            "version": server.version,
-            "mode": server.mode,
-            "role": server.role,
-            "name": server.name,
-            "address": server.address,
-            "uptime_s": server.uptime_s,
-            "clients": server.clients,
-            "memory_bytes": server.memory_bytes,
-            "max_memory_bytes": server.max_memory_bytes,
-            "eviction": server.eviction,
-            "persistence": server.persistence,
-            "save_failed": server.save_failed,
-            "commands_per_s": server.commands_per_s,
-        },
+        "server": _fields(
+            seen.server,
+            "version mode role name address uptime_s clients memory_bytes max_memory_bytes eviction persistence "
+            "save_failed commands_per_s",
+        ),
         "status": seen.status.value,
         "findings": [finding.as_json() for finding in seen.findings],
         "notices": list(seen.notices),
         "adapters": list(seen.adapters),
-        "totals": {
-            "ready": seen.totals.ready,
-            "delayed": seen.totals.delayed,
-            "blocked": seen.totals.blocked,
-            "running": seen.totals.running,
-            "stuck": seen.totals.stuck,
-            "late": seen.totals.late,
-            "dead": seen.totals.dead,
-        },
+        "totals": _fields(seen.totals, "ready delayed blocked running stuck late dead"),
         "workers_alive": seen.workers_alive,
         "queues": [queue(row) for row in seen.queues],
     }
 
 
 def exact(text: str | None) -> Any:
-    """A text, or where it stands for bytes that are none, these bytes as `{"base64": …}`."""
+    """Return a text, or `{"base64": …}` where it stands for bytes that are not text."""
     if text is None or text.isascii():
         return text
     try:
@@ -118,7 +105,7 @@ def exact(text: str | None) -> Any:
 
 
 def queue(row: QueueRow) -> dict[str, Any]:
-    """One queue of `qdeck status`."""
+    """Return one queue of `qdeck status`."""
     return {
         "adapter": row.adapter,
         "name": exact(row.name),
@@ -133,6 +120,7 @@ def queue(row: QueueRow) -> dict[str, Any]:
         "late": row.late,
         "oldest_s": seconds(row.oldest_s),
         "paused": row.paused,
+        "pause": None if row.pause is None else pause(row.pause),
         "limit": row.limit,
         "rate": None if row.rate is None else {"count": row.rate[0], "per_s": row.rate[1] / 1000},
         "in_per_s": seconds(row.in_per_s),
@@ -147,8 +135,13 @@ def queue(row: QueueRow) -> dict[str, Any]:
     }
 
 
+def pause(value: QueuePause) -> dict[str, Any]:
+    """Return who paused a queue, when and why."""
+    return {"who": value.who, "at": iso(value.at_ms), "reason": value.reason}
+
+
 def job(record: JobRecord) -> dict[str, Any]:
-    """One job of a list."""
+    """Return one job of a list."""
     return {
         "id": exact(record.id),
         "key": exact(record.key),
@@ -222,18 +215,19 @@ def _s(ms: int | None) -> float | None:
 
 
 def found(place: JobLocation) -> dict[str, Any]:
-    """One place of `qdeck find`."""
+    """Return one place of `qdeck find`."""
     return {
         "adapter": place.adapter,
         "queue": exact(place.queue),
         "id": exact(place.id),
         "key": exact(place.key),
         "state": place.state,
+        "match": place.match,
     }
 
 
 def worker(row: WorkerRow) -> dict[str, Any]:
-    """One worker of `qdeck workers`."""
+    """Return one worker of `qdeck workers`."""
     return {
         "id": row.id,
         "adapter": row.adapter,
@@ -274,12 +268,12 @@ def stuck(job: StuckJob) -> dict[str, Any]:
 
 
 def letter(record: JobRecord) -> dict[str, Any]:
-    """One dead letter of a list."""
+    """Return one dead letter of a list."""
     return job(record) | _queue_from(record)
 
 
 def whole_letter(record: JobDetail, listed: JobRecord) -> dict[str, Any]:
-    """One line of `qdeck dead export`: all about a job that a list has."""
+    """Return one line of `qdeck dead export`: a listed job in full."""
     return detail(record) | _queue_from(listed)
 
 
@@ -288,7 +282,7 @@ def _queue_from(record: JobRecord) -> dict[str, Any]:
 
 
 def group(found: Group, *, exact: bool) -> dict[str, Any]:
-    """One group of dead letters."""
+    """Return one group of dead letters."""
     return {
         "error_class": found.error_class,
         "message_shape": found.message_shape,
@@ -303,7 +297,7 @@ def group(found: Group, *, exact: bool) -> dict[str, Any]:
 
 
 def schedule(row: ScheduleRow) -> dict[str, Any]:
-    """One schedule of `qdeck schedule`."""
+    """Return one schedule of `qdeck schedule`."""
     return {
         "name": row.name,
         "queue": row.queue,
@@ -325,7 +319,7 @@ def schedule(row: ScheduleRow) -> dict[str, Any]:
 
 
 def operation(entry: Activity) -> dict[str, Any]:
-    """One operation of `qdeck activity`."""
+    """Return one operation of `qdeck activity`."""
     return {
         "at": iso(entry.at_ms),
         "who": entry.who,
@@ -345,7 +339,7 @@ def operation(entry: Activity) -> dict[str, Any]:
 
 
 def plan_entry(entry: PlanEntry) -> dict[str, Any]:
-    """One entry of a plan; of a purge with the rule that took it."""
+    """Return one entry of a plan; of a purge with its rule."""
     rule = {"rule": entry.rule} if entry.rule else {}
     return {
         "adapter": entry.adapter,
@@ -361,22 +355,12 @@ def plan_entry(entry: PlanEntry) -> dict[str, Any]:
 
 
 def outcomes(found: Outcomes) -> dict[str, Any]:
-    """What happened to the jobs of an operation."""
-    return {
-        "total": found.total,
-        "done": found.done,
-        "dead_again": found.dead_again,
-        "waiting": found.waiting,
-        "running": found.running,
-        "cancelled": found.cancelled,
-        "gone": found.gone,
-        "failed_again": found.failed_again,
-        "unknown": found.unknown,
-    }
+    """Return what happened to the jobs of an operation."""
+    return _fields(found, "total done dead_again waiting running cancelled gone failed_again unknown")
 
 
 def batch_outcomes(found: BatchOutcomes) -> dict[str, Any]:
-    """The same of a batch that was applied before, as far as it is kept."""
+    """Return the stored outcomes of an earlier batch."""
     return {
         "batch": found.batch,
         "verb": found.verb,
@@ -389,17 +373,18 @@ def batch_outcomes(found: BatchOutcomes) -> dict[str, Any]:
 
 
 def health(report: HealthReport) -> dict[str, Any]:
-    """`qdeck health`."""
+    """Return the JSON of `qdeck health`."""
     from qdeck.admin import health_document
 
     return health_document(report)
 
 
 def removal(one: Removal) -> dict[str, Any]:
-    """One temporary queue that `qdeck clean` removes or would remove."""
+    """Return one temporary queue of `qdeck clean`."""
     return {
         "queue": one.name,
         "outcome": one.outcome,
+        "why": one.outcome.why,
         "messages": one.messages,
         "bytes": one.bytes,
         "idle_s": one.idle_s,
@@ -408,7 +393,7 @@ def removal(one: Removal) -> dict[str, Any]:
 
 
 def temporary_task(row: TaskRow) -> dict[str, Any]:
-    """One task that owns temporary queues."""
+    """Return one task that owns temporary queues."""
     return {
         "task": row.task,
         "queues": row.queues,
@@ -422,7 +407,7 @@ def temporary_task(row: TaskRow) -> dict[str, Any]:
 
 
 def temporary_queue(row: TemporaryQueue) -> dict[str, Any]:
-    """One temporary queue that is registered."""
+    """Return one registered temporary queue."""
     return {
         "queue": row.name,
         "service": row.service,
@@ -440,7 +425,7 @@ def temporary_queue(row: TemporaryQueue) -> dict[str, Any]:
 
 
 def plan(planned: Plan) -> dict[str, Any]:
-    """A plan without its entries, of which it may have a million."""
+    """Return a plan without its entries, which can be a million."""
     from qdeck.admin import Verb
 
     head, tail = planned.head, planned.tail
@@ -460,13 +445,7 @@ def plan(planned: Plan) -> dict[str, Any]:
         "count": planned.count,
         "states": tail.states,
         "bytes": tail.bytes,
-        "totals": {
-            "dependents": tail.totals.dependents,
-            "unique": tail.totals.unique,
-            "unique_held": tail.totals.unique_held,
-            "running": tail.totals.running,
-            "failure_handlers": tail.totals.failure_handlers,
-        },
+        "totals": _fields(tail.totals, "dependents unique unique_held running failure_handlers"),
         "skipped": [skip.as_json() for skip in tail.skipped],
         "cautions": [caution.as_json() for caution in tail.cautions],
     }
@@ -476,13 +455,13 @@ def plan(planned: Plan) -> dict[str, Any]:
 
 
 def _adapter_of(queues: Sequence[QueueRef]) -> str | None:
-    """The adapter of all these queues; None when they are of several."""
+    """Return the adapter of these queues; None for several."""
     adapters = {queue.adapter for queue in queues}
     return adapters.pop() if len(adapters) == 1 else None if adapters else "native"
 
 
 def batch(result: BatchResult, found: Outcomes | None = None) -> dict[str, Any]:
-    """What was done by a plan."""
+    """Return the batch of a plan."""
     return {
         "batch": result.batch,
         "verb": result.verb.value,

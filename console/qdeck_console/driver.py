@@ -1,7 +1,7 @@
 """The driver of the terminal: Textual's own, on a terminal that may vanish or stop reading at any moment.
 
 Textual writes from a thread, behind a short queue. A write that fails ends that thread, and one that waits for a
-terminal that does not read never comes back: in both cases the queue fills, and the app waits for it for ever, deaf to
+terminal that does not read never comes back: in both cases the queue fills, and the app waits for it for ever, without
 keys and signals. Here neither happens: what cannot be written is let go, and the whole screen is drawn anew when the
 terminal reads again.
 """

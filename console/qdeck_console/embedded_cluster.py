@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from redis.connection import ConnectionPool
 
 from qdeck import QdeckError
-from qdeck_console.embedded import HOST, EmbeddedServer
+from qdeck_console.embedded_server import HOST, EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ class EmbeddedCluster(Generic[Made]):
             raise
 
     def join(self) -> Made:
-        """Starts one more server that is able to be of a cluster; it knows nobody and has no slots."""
+        """Start one more server in cluster mode, without peers and slots."""
         node = self._make(
             (
                 *("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000"),

@@ -1,4 +1,4 @@
-"""The feed: one task per deck that reads a picture a second and hands it to whoever shows it.
+"""The feed: one task per session that refreshes each second and passes the snapshot to the visible screen.
 
 Screens never wait for a server. They are given a frozen picture with its age, and when the server is lost they keep the
 last one while the feed tries again with growing pauses.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from qdeck import NotAllowed, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck_console.history import Flow, History, Pasts, flow_of
-from qdeck_console.judging import Judge, Judged
 from qdeck_console.pace import Pace
+from qdeck_console.queue_findings import Judge, Judged
 from qdeck_console.steps import in_steps
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[T]):
-    """What a screen needs besides the queues, read each second while it is in sight; `key` tells its results from those
+    """What a screen needs besides the queues, read each second while it is visible; `key` tells its results from those
     of others.
     """
 
@@ -42,7 +42,7 @@ class Query(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class FeedState:
     """What is known of the deck, when it was read, and what is wrong with the connection, if anything."""
 
     snapshot: Snapshot | None = None
@@ -80,8 +80,8 @@ class Feed:
     def __init__(
         self,
         look: Look,
-        publish: Callable[[Picture], None],
-        prepare: Callable[[Picture], Iterator[None]] = lambda _picture: iter(()),
+        publish: Callable[[FeedState], None],
+        prepare: Callable[[FeedState], Iterator[None]] = lambda _picture: iter(()),
     ) -> None:
         self._look = look
         self._publish = publish
@@ -91,14 +91,14 @@ class Feed:
         self._pause_s = _FIRST_PAUSE_S
         self._pace = Pace(INTERVAL_S, forgives=True)
         self._judge = Judge()
-        self.picture = Picture()
+        self.state = FeedState()
 
     def want(self, query: Query[Any] | None, *, at_once: bool = True) -> None:
-        """Set what the screen in sight needs besides the queues; the next picture comes at once, unless the server is
-        lost (then it comes when it was said to) or the screen reads by itself what it lacks.
+        """Set what the visible screen needs besides the queues. The next refresh comes at once, unless the server is
+        lost (then at its time) or the screen reads what it lacks itself.
         """
         self._query = query
-        if at_once and not self.picture.is_lost:
+        if at_once and not self.state.is_lost:
             self.poke()
 
     def poke(self) -> None:
@@ -111,7 +111,7 @@ class Feed:
             started = time.monotonic()
             self._wake.clear()
             wait_s = await self._tick(started)
-            self._publish(self.picture)
+            self._publish(self.state)
             try:
                 async with asyncio.timeout(max(0.02, wait_s - (time.monotonic() - started))):
                     await self._wake.wait()
@@ -135,12 +135,12 @@ class Feed:
             return self._pause_s + (time.monotonic() - started)
         self._pause_s = _FIRST_PAUSE_S
         now = time.monotonic()
-        history = self.picture.history
+        history = self.state.history
         await in_steps(history.steps(snapshot, now))
         if isinstance(result, Pasts):
             history.learn(result)
         await in_steps(self._judge.steps(snapshot))
-        picture = Picture(
+        feed_state = FeedState(
             snapshot=snapshot,
             read_at=now,
             read_ms=time.time_ns() // 1_000_000,
@@ -151,17 +151,17 @@ class Feed:
             result_of=query.key if query is not None else "",
             result=result,
         )
-        await in_steps(self._prepare(picture))
-        self.picture = picture
+        await in_steps(self._prepare(feed_state))
+        self.state = feed_state
         self._pace.spend(now - started)
         return self._pace.rest()
 
     def _lost(self, error: Exception, what: str = "", kind: str = "server lost") -> None:
         now = time.monotonic()
-        before = self.picture
+        before = self.state
         lost = error if isinstance(error, ServerUnreachable) else ServerUnreachable()
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S) if before.is_lost else _FIRST_PAUSE_S
-        self.picture = replace(
+        self.state = replace(
             before,
             problem=what or str(error) or type(error).__name__,
             kind=kind,

@@ -109,7 +109,7 @@ class History:
             self._agent_seen = self._agent_seen or bool(slots)
 
     def lacking(self, queues: Iterable[QueueRef], most: int) -> list[QueueRef]:
-        """Those of which it should be read what agents saw, at most so many."""
+        """Return the queues whose samples by agents are to be read, at most `most`."""
         found = []
         for ref in queues:
             past = self._pasts.get(ref)
@@ -120,7 +120,7 @@ class History:
         return found
 
     def ready(self, queue: QueueRef, cells: int) -> Cells:
-        """How many were ready, oldest first, in so many cells; None where nothing is known."""
+        """Return how many jobs were ready, oldest first, one value for each cell; None where that is unknown."""
         return self._cells(queue, READY, cells)
 
     def filled(self, queue: QueueRef, cells: int) -> Cells:

@@ -5,12 +5,14 @@ Whatever it does goes through a plan, a batch and its undo, like every other ope
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import PRIORITIES, JobRecord, Skip, Verb
-from qdeck_console.format import counted
-from qdeck_console.presenters.parts import Naming, name_parts
+from qdeck_console.format import clock, counted
+from qdeck_console.presenters.line_parts import Naming, name_parts
+from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,7 +23,7 @@ DONE: Final = {
     Verb.RETRY: "retried",
     Verb.DISCARD: "discarded",
     Verb.CANCEL: "cancelled",
-    Verb.RUN: "put in line",
+    Verb.RUN: "made ready",
     Verb.REPRIORITISE: "reprioritised",
     Verb.REQUEUE: "requeued",
     Verb.BURY: "buried",
@@ -34,7 +36,7 @@ DONE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRequest:
-    """What an operator asks for: a verb on the jobs that were seen, or on all of some queues that match."""
+    """A verb on the jobs that were shown, or on all jobs of some queues that match a filter."""
 
     verb: Verb
     jobs: tuple[JobRecord, ...] = ()
@@ -45,10 +47,11 @@ class OperationRequest:
     priority: int | None = None
     target: str | None = None
     reason: str = ""
+    matched: int | None = None  # how many jobs the screen counted, of all that match
 
     @property
     def is_bulk(self) -> bool:
-        """Whether it means all that match rather than jobs that were pointed at."""
+        """Whether it is for all jobs that match, not for chosen ones."""
         return not self.jobs
 
 
@@ -59,7 +62,7 @@ async def make_plan(
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Plan, list[Skip]]:
-    """The plan of a request. A job that is not as it was seen is not in it, and told with the reason."""
+    """Return the plan of a request, and the jobs that changed since they were shown, with the reason."""
     if not request.is_bulk:
         return await reader.plan_jobs(
             request.verb, request.jobs, priority=request.priority, target=request.target, reason=request.reason
@@ -72,20 +75,28 @@ async def make_plan(
 
 
 def needs_asking(plan: Plan) -> bool:
-    """Whether a plan is more than one reversible thing: many jobs, or something that undo does not take back."""
+    """Return whether to ask first: unless it is one job, undo restores it, and nothing else happens because of it."""
     totals = plan.tail.totals
     reaches_others = plan.verb in (Verb.CANCEL, Verb.BURY, Verb.DISCARD) and bool(
         totals.dependents or totals.failure_handlers
     )
     stops = plan.verb is Verb.CANCEL and totals.running > 0
-    lost = plan.tail.has_no_undo
-    return plan.count > 1 or reaches_others or stops or lost or plan.verb is Verb.PURGE
+    return plan.count > 1 or reaches_others or stops or bool(plan.tail.cautions) or plan.verb is Verb.PURGE
 
 
-def aim(plan: Plan, *, hide: Naming) -> str:
+def left_out_of(plan: Plan, request: OperationRequest, skips: Iterable[Skip], *, otherwise: str) -> Counter[str]:
+    """Return how many of the jobs that were asked for are not in a plan, by the reason; `otherwise` is that of jobs
+    that were counted and of which the plan says nothing.
+    """
+    found = Counter(skip.why for skip in (*skips, *plan.tail.skipped))
+    silent = 0 if request.matched is None else request.matched - plan.count - found.total()
+    return found + Counter({otherwise: max(0, silent)})
+
+
+def aim(plan: Plan, *, naming: Naming) -> str:
     """To what jobs are changed, in words behind what is done; empty where the verb says it all."""
     if plan.head.target:
-        return f" to {' ▸ '.join(name_parts(plan.head.target, hide=hide))}"
+        return f" to {' ▸ '.join(name_parts(plan.head.target, naming=naming))}"
     if plan.head.priority is None:
         return ""
     named = {number: name for name, number in PRIORITIES.items()}
@@ -93,41 +104,49 @@ def aim(plan: Plan, *, hide: Naming) -> str:
 
 
 def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "") -> tuple[str, str, str]:
-    """What a batch did in a few words, with the role and the glyph that fit; `to`: to what it changed jobs."""
+    """Return what a batch did in a few words, with role and glyph; `to` is the target of the change."""
     skipped = [*left_out, *result.skipped]
     done = DONE[result.verb]
     if result.error is not None:
-        return f"{result.applied:,} {done}, then: {result.error}", "bad", "✗"
+        return f"{result.applied:,} {done}, then failed: {result.error}", "bad", "✗"
     if not result.applied:
         why = skipped[0].sentence if skipped else "nothing to do"
         return f"not {done}: {why}", "warn", "▲"
     words = f"{result.applied:,} {done}{to}"
     if (asked := result.cancel_requested) == result.applied:
-        words = f"{asked:,} asked to stop"
+        words = f"{asked:,} requested to stop"
     elif asked:
-        words += f", {asked:,} asked"
+        words += f", {asked:,} requested to stop"
     count = max(len(skipped), result.skipped_count)
     if count:
-        words += f", {count:,} left alone: {skipped[0].why}" if skipped else f", {count:,} left alone"
+        words += f", {count:,} skipped: {skipped[0].why}" if skipped else f", {count:,} skipped"
     if result.stopped:
         words += f"; {result.stopped}"
     elif result.undoable:
-        lost = result.applied - result.undoable - result.cancel_requested
-        words += f" · u undoes all but {lost:,}" if lost > 0 else " · u undoes it"
+        kept = result.undoable + result.cancel_requested == result.applied
+        words += " · u undoes it" if kept else f" · {result.undoable:,} of them can be undone (u)"
     return words, "warn" if count or result.stopped else "ok", "▲" if count or result.stopped else "✓"
 
 
 def undone(result: UndoResult, name: str) -> tuple[str, str, str]:
-    """What taking a batch back did in a few words, with the role and the glyph that fit."""
-    words = f"undone: {name}" if not result.skipped else f"{result.restored:,} went back, of {name}"
+    """What the undo of a batch did in a few words, with the role and the glyph that fit."""
+    if result.earlier is not None:
+        who, _, host = result.earlier.by.rpartition("@")
+        when = clock(result.earlier.at_ms)
+        return f"{name} was undone by {safe_text(who or host, limit=40)} at {when}; nothing was changed", "warn", "▲"
+    words = (
+        f"undone: {name}"
+        if not result.skipped
+        else f"undo of {name}: {f'{result.restored:,}' if result.restored else 'nothing'} restored"
+    )
     if result.dependents:
-        words += f"; {counted(result.dependents, 'job')} that waited for them too"
+        words += f"; also {counted(result.dependents, 'dependent')}"
     if result.requeued:
-        words += f"; {result.requeued:,} that ran wait in ready"
+        words += f"; {result.requeued:,} that ran are ready"
     if result.error is not None:
         return f"{words}; then {result.error}", "bad", "✗"
     if result.skipped:
         whole = next((skip for skip in result.skipped if not skip.id), None)  # which stands for many
-        count, why = ("others", whole.why) if whole else (f"{len(result.skipped):,}", result.skipped[0].why)
-        return f"{words}; {count} stay: {why}", "warn", "▲"
+        count, why = ("the others", whole.why) if whole else (f"{len(result.skipped):,}", result.skipped[0].why)
+        return f"{words}; {count} skipped: {why}", "warn", "▲"
     return words, "ok", "✓"

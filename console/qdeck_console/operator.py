@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from qdeck import QdeckError
-from qdeck_console.actions import READ_ONLY
+from qdeck_console.actions import LOCKED, READ_ONLY
 from qdeck_console.format import counted
 from qdeck_console.presenters.frame import is_production, seen_environment
-from qdeck_console.presenters.parts import naming_of
+from qdeck_console.presenters.line_parts import naming_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from textual.screen import Screen
 
-    from qdeck.admin import BatchResult, Plan, Skip, Tally, UndoResult
+    from qdeck.admin import AsyncReader, Batch, BatchResult, Plan, Tally, UndoResult
     from qdeck_console.format import Line
     from qdeck_console.operations import OperationRequest
+    from qdeck_console.presenters.confirm import PlanTerm
     from qdeck_console.session import Session
 
 Answer = TypeVar("Answer")
@@ -29,24 +31,24 @@ AGAIN_S = 6.0  # within which a second `u` undoes what the first one named
 
 @dataclass(slots=True)
 class Work:
-    """Something long that goes on: what, how far, and whether it was told to end."""
+    """A running operation: its verb, its progress, and whether it was cancelled."""
 
     verb: str
     started: float = field(default_factory=time.monotonic)
     done: int = 0
     total: int | None = None
     cancelled: bool = False
-    asks: bool = False  # a dialog is open: nothing goes on until it is answered
-    waits: str = ""  # what it waits for before it goes on: then it has no rate
+    asks: bool = False  # a dialog is open; the operation waits for its input
+    waits: str = ""  # what it waits for; then it has no rate
 
     def words(self) -> str:
         """Return the progress with rate and time left."""
         if self.asks:
-            return f"{self.verb}: waits for your answer"
+            return f"{self.verb}: waiting for input"
         if self.cancelled:
-            return f"{self.verb}: ends after this step"
+            return f"{self.verb}: stopping after this step"
         if self.total is None:
-            return f"{self.verb}: {self.done:,} looked at, esc cancels"
+            return f"{self.verb}: {self.done:,} read, esc cancels"
         if self.waits:
             return f"{self.verb}: {self.done:,} of {self.total:,}, {self.waits}, esc cancels"
         passed = max(0.001, time.monotonic() - self.started)
@@ -57,14 +59,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class NamedBatch:
-    """A batch of this console, by a name that its operator knows."""
+    """A batch of this console, with the name that the operator sees."""
 
     batch: str
     name: str
 
 
 class Operator:
-    """What screens have done, one thing at a time."""
+    """Runs the operations of all screens, one at a time."""
 
     def __init__(self, console: Session) -> None:
         self._console = console
@@ -74,15 +76,17 @@ class Operator:
         """What the last undo of each batch did."""
         self._named = ""
         self._named_at = float("-inf")
+        self._last_undo = ""
+        self._watched: AsyncReader | None = None
 
     def why_not_write(self) -> str:
         """Return why nothing can be changed now; empty when it can."""
         console = self._console
         if console.context.read_only:
-            return READ_ONLY
+            return LOCKED if console.context.locked else READ_ONLY
         if console.latest.is_lost:
             return "server lost"
-        return f"{self.work.verb} goes on" if self.work is not None else ""
+        return f"{self.work.verb} in progress" if self.work is not None else ""
 
     def start(self, request: OperationRequest, *, after: Callable[[], None] | None = None) -> None:
         """Plan, ask if it must be asked, and apply."""
@@ -100,7 +104,7 @@ class Operator:
             except (QdeckError, OSError) as error:
                 hint = getattr(error, "hint", "")
                 self._console.say(f"{error}" + (f": {hint}" if hint else ""), "bad", "✗")
-            except Exception as error:  # noqa: BLE001 - the console must outlive what it cannot do, and tell
+            except Exception as error:  # noqa: BLE001 - the console must survive, and report
                 self._console.say(f"{type(error).__name__}: {error}", "bad", "✗")
             finally:
                 self.work = None
@@ -110,8 +114,8 @@ class Operator:
         self._console.run_worker(guarded(), group="act", exit_on_error=False)
 
     async def act(self, request: OperationRequest, after: Callable[[], None] | None = None) -> None:
-        """Do the same as a part of what goes on already."""
-        from qdeck_console.operations import aim, make_plan, needs_asking, outcome
+        """Do the same as a part of the running operation."""
+        from qdeck_console.operations import aim, left_out_of, make_plan, needs_asking, outcome
 
         work = self.work
         assert work is not None  # noqa: S101 - run() made it
@@ -124,57 +128,79 @@ class Operator:
         )
         if not plan.count:
             skip = next(iter((*left_out, *plan.tail.skipped)), None)
-            why = "none matches" if skip is None else skip.sentence
+            why = "no job matches" if skip is None else skip.sentence
             self._console.say(f"nothing to {request.verb.value}: {why}", "warn", "▲")
             return
-        if needs_asking(plan) and not await self.ask(plan, left_out):
-            self._console.say("nothing was done", "muted", "")
+        omitted = left_out_of(plan, request, left_out, otherwise=self.why_left_out(plan, request))
+        if (needs_asking(plan) or omitted.total()) and not await self.ask(plan, omitted):
             return
         result = await self.apply(plan)
-        words, role, glyph = outcome(result, left_out, to=aim(plan, hide=naming_of(self._console.shown.snapshot)))
-        if result.applied and plan.tail.cautions and not needs_asking(plan):  # who was asked has read it
-            words = f"{words}; mind: {plan.tail.cautions[0]}"
+        words, role, glyph = outcome(result, left_out, to=aim(plan, naming=naming_of(self._console.shown.snapshot)))
         self._console.say(words, role, glyph)
         if after is not None:
             after()
 
+    def why_left_out(self, plan: Plan, request: OperationRequest) -> str:
+        """Return why jobs that a screen counted are not in a plan: their adapter cannot do it, or they changed."""
+        snapshot, verb = self._console.shown.snapshot, request.verb.value
+        planned = {queue.adapter for queue in plan.by_queue}
+        otherwise = f"changed, or not in a state to {verb}"
+        for row in snapshot.queues if snapshot is not None else ():
+            size = row.stuck if request.stuck else sum(getattr(row, state) or 0 for state in request.states)
+            if size and row.adapter not in planned and (not request.queues or row.ref in request.queues):
+                return self._console.reader.why_not(row.adapter, verb, request.states[0]) or otherwise
+        return otherwise
+
     async def ask(
-        self, plan: Plan, left_out: list[Skip], *, lines: Sequence[Line] = (), words: tuple[str, str] | None = None
+        self,
+        plan: Plan,
+        left_out: Counter[str],
+        *,
+        lines: Sequence[Line] = (),
+        words: tuple[str, str] | None = None,
+        terms: Sequence[PlanTerm] = (),
     ) -> bool:
-        """Show the plan in numbers and wait for the answer; in production its name has to be typed. `words`: the
-        sentence and the answer, where the plan is not all of it.
+        """Show the plan in numbers and wait for the answer. `words`: the question and the button, where they are not
+        those of the plan; `terms`: what else it is applied with.
         """
         from qdeck_console.presenters.confirm import button, plan_lines, title
         from qdeck_console.screens.dialog import inside
+
+        naming = naming_of(self._console.shown.snapshot)
+        lines = lines or plan_lines(plan, left_out, inside(self._console.size.width), naming=naming, terms=terms)
+        return await self.confirm(*(words or (title(plan, left_out.total()), button(plan))), lines)
+
+    async def confirm(self, question: str, answer: str, lines: Sequence[Line]) -> bool:
+        """Ask a question and return whether the answer was given; in production the context's name has to be typed."""
         from qdeck_console.screens.prompt import confirmation
 
         console = self._console
-        snapshot = console.shown.snapshot
-        environment = seen_environment(snapshot, console.context.environment)
+        environment = seen_environment(console.shown.snapshot, console.context.environment)
         name = console.context.title if is_production(environment) else ""
-        hide = naming_of(snapshot)
-        lines = lines or plan_lines(plan, left_out, inside(console.size.width), hide=hide)
-        asked, answer_words = words or (title(plan), button(plan))
-        dialog = confirmation(console, asked, lines, answer_words, name=name, note=console.context.told)
-        answer = await self.answer_to(dialog)
-        if answer is not None and console.is_over:
-            console.say("the 30 minutes are over", "warn", "▲")
-            return False
-        return answer is not None
+        dialog = confirmation(console, question, lines, answer, name=name, note=console.context.told)
+        return await self.answer_to(dialog) is not None
 
     async def answer_to(self, dialog: Screen[Answer]) -> Answer | None:
-        """Show a dialog and wait for its answer: until then nothing goes on, and the footer says so."""
-        work = self.work
+        """Show a dialog and wait for its answer. None, with a message, where it was cancelled or the time for writing
+        has passed.
+        """
+        work, console = self.work, self._console
         if work is not None:
             work.asks = True
         try:
-            return await self._console.push_screen_wait(dialog)
+            answer = await console.push_screen_wait(dialog)
         finally:
             if work is not None:
                 work.asks = False
+        if answer is None:
+            console.say("nothing was done", "muted", "")
+        elif console.is_over:
+            console.say("nothing was done: the 30 minutes are over", "warn", "▲")
+            return None
+        return answer
 
     async def apply(self, plan: Plan) -> BatchResult:
-        """Apply a plan with progress; what was done until it is cancelled is a batch like any other."""
+        """Apply a plan with progress. A cancelled one leaves a batch, too."""
         work = self.work or Work(plan.verb.value)
         self.work = work
         work.started, work.done, work.total = time.monotonic(), 0, plan.count
@@ -184,10 +210,7 @@ class Operator:
 
         result = await self._console.writer.apply(plan, progress=told, cancelled=lambda: work.cancelled)
         if result.undoable:
-            from qdeck.admin import Verb
-
-            nouns = ("entry", "entries") if plan.verb is Verb.PURGE else ("job", "jobs")
-            self.remember(result.batch, f"{plan.verb.value} of {counted(result.applied, *nouns)}")
+            self.remember(result.batch, f"{plan.verb.value} of {counted(result.applied, *result.nouns)}")
         await asyncio.sleep(0)
         return result
 
@@ -195,8 +218,62 @@ class Operator:
         """Note a batch that this console did, for `u`."""
         self.batches = [*(known for known in self.batches if known.batch != batch), NamedBatch(batch, name)]
 
+    def watch_interrupted(self) -> None:
+        """Name, once for each client, the batches of this operator whose process ended before they did."""
+        if self._watched is not self._console.reader:
+            self._watched = self._console.reader
+            self._console.run_worker(self._name_interrupted(), group="interrupted", exit_on_error=False)
+
+    async def _name_interrupted(self) -> None:
+        """Log them where this console may write, so that every console shows them; wait for those that go on."""
+        console, reader, named = self._console, self._watched, set[str]()
+        try:
+            while reader is not None and reader is console.reader:
+                found, left_ms = await reader.interrupted()
+                if found and not self.why_not_write():
+                    await console.writer.close_interrupted()
+                for batch in found:
+                    if batch.id not in named:
+                        named.add(batch.id)
+                        self._name(batch)
+                if left_ms is None:
+                    return
+                await asyncio.sleep(left_ms / 1000 + 0.1)
+        except QdeckError:
+            if self._watched is reader:
+                self._watched = None  # the next picture of a server that answers asks again
+
+    def _name(self, batch: Batch) -> None:
+        words = f"interrupted: {batch.progress}"
+        if self.why_not_write():
+            self._console.say(f"{words} · 9 lists it", "warn", "▲")
+            return
+        self.remember(batch.id, f"interrupted {batch.title}")
+        self._console.say(f"{words} · u undoes it, 9 enter continues it", "warn", "▲")
+
+    def resume(self, batch: str) -> None:
+        """Ask whether to apply the rest of a batch that was interrupted, and do it."""
+        self.run(self._resume(batch), "continue")
+
+    async def _resume(self, batch: str) -> None:
+        from qdeck.admin import own_plan
+        from qdeck_console.operations import aim, outcome
+        from qdeck_console.presenters.confirm import plan_lines
+        from qdeck_console.screens.dialog import inside
+
+        console = self._console
+        plan = own_plan(batch)
+        record = (await console.reader.batches()).get(batch)
+        left = plan.count - (record.done if record is not None else 0)
+        naming = naming_of(console.shown.snapshot)
+        lines = plan_lines(plan, Counter(), inside(console.size.width), naming=naming)
+        question = f"Continue to {plan.verb.value} the other {left:,} of {plan.count:,}"
+        if await self.confirm(question, f"Continue {left:,}", lines):
+            result = await self.apply(plan)
+            console.say(*outcome(result, to=aim(plan, naming=naming)))
+
     def cancel(self) -> bool:
-        """End what goes on; false when nothing does."""
+        """Cancel the running operation; return whether there was one."""
         if self.work is None or self.work.cancelled:
             return False
         self.work.cancelled = True
@@ -204,7 +281,7 @@ class Operator:
 
     def why_not_undo(self) -> str:
         """Return why nothing can be undone now."""
-        return self.why_not_write() or ("" if self.batches else "this console did nothing yet")
+        return self.why_not_write() or ("" if self.batches else self._last_undo or "nothing to undo")
 
     def undo_last(self) -> None:
         """Name what was done last; asked again within a few seconds, undo it."""
@@ -225,8 +302,10 @@ class Operator:
 
         async def act() -> None:
             result = self.undone[batch.batch] = await self._console.writer.undo(batch.batch)
+            words, role, glyph = undone(result, batch.name)
             if result.error is None:
                 self.batches = [known for known in self.batches if known.batch != batch.batch]
-            self._console.say(*undone(result, batch.name))
+                self._last_undo = words
+            self._console.say(words, role, glyph)
 
         self.run(act(), "undo")

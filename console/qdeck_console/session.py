@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
     from qdeck.admin import AsyncReader, AsyncWriter
     from qdeck_console.contexts import Contexts
-    from qdeck_console.counted import RequestCost
-    from qdeck_console.feed import Feed, Picture
+    from qdeck_console.feed import Feed, FeedState
     from qdeck_console.format import Line
     from qdeck_console.presenters.frame import ShownContext
+    from qdeck_console.server_cost import RequestCost
     from qdeck_console.theme import Painter
 
 Answer = TypeVar("Answer")
 
 
 class Session(Protocol):
-    """One context: its reader, its writer while live, its feed, and how the operator is told and asked."""
+    """One context: its reader, its writer while live, its feed, and its messages and questions to the operator."""
 
     context: ShownContext
     contexts: Contexts
     cost: RequestCost
     feed: Feed
-    shown: Picture
+    shown: FeedState
     painter: Painter
 
     @property
@@ -41,7 +41,7 @@ class Session(Protocol):
         """What writes to the server; raises where the console is read-only."""
 
     @property
-    def latest(self) -> Picture:
+    def latest(self) -> FeedState:
         """The newest picture, frozen or not."""
 
     @property
@@ -59,7 +59,7 @@ class Session(Protocol):
     async def become(self, *, read_only: bool, until: float | None) -> None:
         """Open the same server again, so that it can be written to or cannot."""
 
-    def bar_line(self, picture: Picture | None = None) -> tuple[Line, str]:
+    def bar_line(self, feed_state: FeedState | None = None) -> tuple[Line, str]:
         """Return the first line as it is now, and its ground."""
 
     def say(self, text: str, role: str, glyph: str) -> None:

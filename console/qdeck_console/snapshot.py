@@ -1,4 +1,4 @@
-"""One frame of the console without a terminal: for reports, tickets, tests and the pictures of the README."""
+"""One frame of the console without a terminal: for reports, tickets, tests and the pictures of the documentation."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ async def settled(pilot: Pilot[int], app: ConsoleApp) -> None:
     while time.monotonic() < until and same < _STILL:
         await pilot.pause()
         await asyncio.sleep(_LOOK_S)
-        screen, picture = app.screen, app.shown
-        ready = picture.snapshot is not None or picture.is_lost
+        screen, feed_state = app.screen, app.shown
+        ready = feed_state.snapshot is not None or feed_state.is_lost
         if isinstance(screen, FrameScreen):
-            ready = ready and (screen.is_read_in(picture) or picture.is_lost)
-        first = first or picture.read_at
-        ready = ready and (picture.read_at != first or picture.is_lost)  # two looks tell rates
+            ready = ready and (screen.is_read_in(feed_state) or feed_state.is_lost)
+        first = first or feed_state.read_at
+        ready = ready and (feed_state.read_at != first or feed_state.is_lost)  # two looks tell rates
         body = text_of(app).partition("\n")[2]
         same = same + 1 if ready and body == seen else 0
         seen = body

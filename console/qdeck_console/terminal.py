@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from qdeck import UsageError
-from qdeck_console.web import is_served
+from qdeck_console.browser_mode import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,10 +22,12 @@ def check_terminal(environment: Mapping[str, str] = os.environ) -> None:
         return
     streams = (sys.stdin, sys.stdout, sys.__stderr__)  # Textual draws on the last one
     if not all(stream is not None and stream.isatty() for stream in streams):
-        raise UsageError("there is no terminal", hint="use `qdeck status`, with --json for programs")
+        raise UsageError("there is no terminal", hint="Use `qdeck status`, with --json in scripts.")
     name = environment.get("TERM", "")
     if name in {"", "dumb", "unknown"}:
-        raise UsageError(f"the terminal cannot draw: TERM is {name or 'not set'}", hint="set TERM to what it really is")
+        raise UsageError(
+            f"the terminal cannot draw: TERM is {name or 'not set'}", hint="Set TERM to the type of the terminal."
+        )
 
 
 def wants_no_colour(environment: Mapping[str, str] = os.environ) -> bool:

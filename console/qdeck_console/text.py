@@ -1,7 +1,7 @@
 """Text that came from elsewhere, made fit for a terminal.
 
 Job data reaches the screen through this module only: an escape sequence in an error message could wipe the screen, set
-the clipboard or spoof what an operator reads. Markup is no concern here, because no widget is ever given any.
+the clipboard or spoof what an operator reads. Markup is not handled here, because no widget receives any.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def width(text: str) -> int:
 
 
 def cut_end(text: str, cells: int) -> str:
-    """The text in at most `cells` cells; what is missing at the end is told by `…`."""
+    """The text in at most `cells` cells; a cut end is shown by `…`."""
     if width(text) <= cells:
         return text
     return _first(text, cells - 1) + "…" if cells > 0 else ""

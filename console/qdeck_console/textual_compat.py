@@ -34,7 +34,7 @@ class QuietApp(App[int], inherit_bindings=False):
 
 
 def is_ending(app: App[Any]) -> bool:
-    """Return whether the app was told to exit."""
+    """Return whether the app was asked to exit."""
     return app._exit
 
 
@@ -59,7 +59,7 @@ def read_through(driver: WebDriver, wrap: Callable[[InputReader], InputReader]) 
 
 
 def before_meta(driver: WebDriver, told: Callable[[int], None]) -> None:
-    """Call a function with the size of each message that is no key, before the driver handles it."""
+    """Call a function with the size of each message that is not a key, before the driver handles it."""
     handle = driver._on_meta
 
     def counted(packet_type: str, payload: bytes) -> None:

@@ -19,7 +19,7 @@ AGAIN_S: Final = 5.0  # before a server that did not take what it is told is tol
 
 @dataclass(slots=True, kw_only=True)
 class _Note:
-    """What the log of a server is to say; after `until` nobody needs it any more."""
+    """A line for the log of a server, which has no use after `until`."""
 
     target: Target
     entry: Activity
@@ -39,7 +39,7 @@ class Writing:
     def why_not(self) -> str:
         """Why writing cannot be opened."""
         if not self._session.context.read_only:
-            return "this console can write already"
+            return "already live"
         return self._session.context.locked or ("server lost" if self._session.latest.is_lost else "")
 
     def ask(self) -> None:
@@ -77,8 +77,8 @@ class Writing:
         self._session.say(f"live until {clock(now + LIVE_S * 1000)}", "ok", "✓")
 
     def tell(self, reason: str, *, ends: bool = False) -> None:
-        """Records that this console may write, or that it ended, where other consoles see it. A server that is away is
-        told once it is back; what began and ended meanwhile is left out.
+        """Log that this console is live, or no longer, for other consoles. A server that is lost gets the entry when
+        it is back, unless both happened meanwhile.
         """
         from qdeck.admin import actor
 
@@ -132,7 +132,7 @@ class Writing:
         if self._session.context.read_only:
             return
         if self._session.busy:
-            self._session.say(f"{self._session.busy} goes on: esc cancels it", "muted", "∅")
+            self._session.say(f"{self._session.busy} in progress: esc cancels it", "muted", "∅")
             return
         was_limited = self._session.context.live_until is not None
         self._session.context = replace(self._session.context, live_until=None)

@@ -88,8 +88,8 @@ __all__ = [
     "group",
 ]
 
-# Imported when first asked for: the client library takes longer to import than most commands take to run, and who only
-# wants a queue's name or the version needs none of it.
+# Imported at first use: the client library takes longer to import than most commands take to run, and a program that
+# only needs a queue's name or the version does not need it.
 _HOMES: Final = {
     "qdeck._app": "App Task",
     "qdeck._calls": "Call chain group",

@@ -1,4 +1,4 @@
-"""The names of the adapters: each package in `adapters` is one, so a new one is found by itself."""
+"""The names of the adapters: each package in `adapters` is one, so a new one is found without being listed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIRST: Final = (NATIVE, "lists", "vmpooler", "ifdb", "scheduler")  # in this or
 
 
 def find_names() -> tuple[str, ...]:
-    """The adapters, that of qdeck's own queues first."""
+    """Return the adapters, that of qdeck's own queues first."""
     entries = os.listdir(os.path.join(os.path.dirname(__file__), "adapters"))  # noqa: PTH118, PTH120, PTH208 - each command starts with this
     found = {name for name in entries if "." not in name and name[0] != "_" and name != _SCRIPTS}
     names = sorted(found - set(_FIRST))
@@ -26,13 +26,13 @@ ADAPTERS: Final = find_names()
 FOREIGN: Final = ADAPTERS[1:]
 """The adapters of other systems."""
 UNLISTED: Final = {"messages": "qdeck.messages._adapter"}
-"""Adapters whose queues hold no jobs: they are in no list, and only a purge looks at them. Each with its module."""
+"""Adapters whose queues hold no jobs, each with its module: they are in no list, and only a purge reads them."""
 
 
 def entry_point(name: str) -> EntryPoint | None:
     """Return where another installed distribution has an adapter of this name, in its group `qdeck.adapters`.
 
-    Those are looked for only by name: to look through all that is installed takes longer than a command starts.
+    They are searched by name only, because reading all that is installed takes longer than the start of a command.
     """
     from importlib.metadata import entry_points
 
@@ -43,7 +43,7 @@ def find_class(name: str) -> Any:
     """Return the class of an adapter, whose package is loaded now; None where there is none.
 
     A name may say which one of several of a system is meant, as in `jobs@eu`. A system that is not among those of qdeck
-    is looked for among the entry points of what else is installed.
+    is searched among the entry points of other distributions.
     """
     system, at, _ = name.partition("@")
     if system in UNLISTED:
@@ -55,7 +55,7 @@ def find_class(name: str) -> Any:
 
 
 def is_adapter(name: str) -> bool:
-    """Whether there is an adapter of this name, or of the system that it begins with, as in `jobs@eu`."""
+    """Return whether there is an adapter of this name, or of the system that it begins with, as in `jobs@eu`."""
     system, at, label = name.partition("@")
     if at and not label.replace("-", "").isalnum():
         return False

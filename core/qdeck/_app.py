@@ -48,7 +48,7 @@ _OPTIONS: Final = {f"_{name}": name for name in option_names() if name != "proce
 
 
 class Task(Generic[P, R]):
-    """A declared function whose jobs can be enqueued. Calling it runs it here and now."""
+    """A declared function whose jobs can be enqueued. Calling it runs the function itself."""
 
     def __init__(self, app: App, function: Callable[P, R], name: str, options: Options) -> None:
         self.app = app
@@ -94,7 +94,8 @@ class Task(Generic[P, R]):
         if shape in self._shapes:
             return
         try:
-            # Not what a decorator wraps: what is called is the decorator's own function.
+            # The signature of the decorator's own function, which is what is called,
+            # and not of the function that it wraps.
             signature = inspect.signature(self.function, follow_wrapped=False)
         except (TypeError, ValueError):
             return  # a function of C that says nothing about its arguments
@@ -106,10 +107,11 @@ class Task(Generic[P, R]):
                 key = options[0]
                 raise InvalidOption(
                     f"task {self.name!r} has no argument {key!r}",
-                    hint=f"an option of the call has an underscore: _{key}={kwargs[key]!r:.40}",
+                    hint=f"Write an option of the call with an underscore: _{key}={kwargs[key]!r:.40}",
                 ) from None
             raise InvalidOption(
-                f"task {self.name!r} cannot be called so: {error}", hint=f"call it as {self.__name__}{signature}"
+                f"task {self.name!r} cannot be called with these arguments: {error}",
+                hint=f"Call it as {self.__name__}{signature}",
             ) from None
         if len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(shape)
@@ -125,10 +127,10 @@ class Task(Generic[P, R]):
         queue = self.app.queue_name(options.queue)
         delay, at, name = own.get("_delay"), own.get("_at"), own.get("_name")
         if delay is not None and at is not None:
-            raise InvalidOption("both _delay and _at are given", hint="give one of them")
+            raise InvalidOption("both _delay and _at are given", hint="Give one of them.")
         unique = read_bool("_unique", own.get("_unique", False))
         if unique and name is None:
-            raise InvalidOption("_unique is given without _name", hint='name the job: _name="CloneUrl(42)"')
+            raise InvalidOption("_unique is given without _name", hint='Name the job: _name="CloneUrl(42)"')
         head = _head(
             options,
             self.name,
@@ -162,8 +164,8 @@ def _no_such_option(key: str) -> InvalidOption:
     known = sorted([*_OPTIONS, *_CALL_ONLY])
     near = difflib.get_close_matches(key, known, 1)
     return InvalidOption(
-        f"a call has no option {key!r}",
-        hint=f"did you mean {near[0]!r}?" if near else f"options of a call: {', '.join(known)}",
+        f"unknown call option {key!r}",
+        hint=f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(known)}",
     )
 
 
@@ -204,15 +206,16 @@ class App:
         patience: float = 30.0,
         durable: Durable | int | None = None,
     ) -> None:
-        """`queue` is where jobs go whose task names none. `patience`: seconds to try again after a lost connection.
+        """`queue` is the queue of tasks that name none; `patience` is for how many seconds a lost connection is
+        retried.
 
-        With `durable` every enqueue waits until so many replicas have the job (see `Durable`), and raises `NotDurable`
-        when they do not in time.
+        With `durable` every enqueue waits until that many replicas have the job (see `Durable`), and raises
+        `NotDurable` when they do not in time.
         """
         found = url or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL")
         if not found:
             raise InvalidOption(
-                "no server is named", hint="pass a URL such as redis://localhost:6379, or set QDECK_URL"
+                "no server URL is given", hint="Pass a URL such as redis://localhost:6379, or set QDECK_URL."
             )
         self.endpoint = Endpoint(found)
         self.environments = tuple(environments)
@@ -225,7 +228,7 @@ class App:
         self.task_modules: list[str] = []  # child processes import them too
         # Queues that other services write to, with the tasks that run there besides those declared for them.
         self.inboxes: dict[str, set[str]] = {}
-        # What every worker of this app keeps open beside its work: whatever else brings it jobs.
+        # What every worker of this app keeps open beside its work: other sources of jobs.
         self.beside: list[Callable[[], AbstractAsyncContextManager[Any]]] = []
         self.client = SyncClient(self.endpoint, patience=patience)
         self._warned = False
@@ -243,10 +246,12 @@ class App:
 
         def declare(target: Callable[..., Any]) -> Task[Any, Any]:
             if not callable(target):
-                raise InvalidOption(f"{target!r} cannot be a task", hint="declare a function: @app.task before its def")
+                raise InvalidOption(
+                    f"{target!r} cannot be a task", hint="Decorate a function: put @app.task before its def."
+                )
             own = read_task_name(getattr(target, "__name__", None) if name is None else name)
             if own in self.tasks:
-                raise InvalidOption(f"task {own!r} is declared twice", hint="give one of them another name=")
+                raise InvalidOption(f"task {own!r} is declared twice", hint="Give one of them another name=")
             read = read_options(options, Options(queue=self.queue))
             read = read_options({"queue": self.queue_name(read.queue)}, read)
             task = self.tasks[own] = Task(self, target, own, read)
@@ -276,7 +281,9 @@ class App:
         task = self.tasks.get(name)
         if task is None:
             near = difflib.get_close_matches(str(name), self.tasks, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"declared are: {', '.join(sorted(self.tasks)) or 'none'}"
+            hint = (
+                f"Did you mean {near[0]!r}?" if near else f"Declared tasks: {', '.join(sorted(self.tasks)) or 'none'}"
+            )
             raise UnknownTask(f"there is no task {name!r}", hint=hint)
         return task
 
@@ -313,7 +320,7 @@ class App:
         """Run a task by a cron rule; return `declared`. It sends nothing: workers of the app register it.
 
         So does `qdeck schedule sync MODULE:APP`. A name keeps one schedule, however often it is registered. Options of
-        the jobs go with an underscore, as in a call. `missed` says what becomes of runs that were not made in time:
+        the jobs go with an underscore, as in a call. `missed` says what to do with missed runs:
         `skip`, `once` or `all` (the last 100).
         """
         self._declare(name, task, args, kwargs, cron=cron, tz=tz, missed=missed)
@@ -347,7 +354,9 @@ class App:
 
         found = task if isinstance(task, Task) else self.find_task(task)
         if "_id" in kwargs:
-            raise InvalidOption("_id is given to a schedule", hint="each of its jobs has an id of its own")
+            raise InvalidOption(
+                "a schedule takes no _id", hint="Leave _id out: each of its jobs gets an id of its own."
+            )
         call = found.call(*args, **kwargs)
         made = Definition.of(name, call.queue, call.job, cron=cron, tz=tz, missed=missed)
         self.schedules[name] = made
@@ -369,7 +378,7 @@ class App:
         while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:
             level, frame = level + 1, frame.f_back
         warnings.warn(
-            "a blocking enqueue holds up the running event loop: write `await task.aenqueue(…)`",
+            "a blocking enqueue blocks the running event loop: use `await task.aenqueue(…)`",
             RuntimeWarning,
             stacklevel=level,
         )

@@ -40,21 +40,21 @@ def read_after(given: Any, queue: str) -> tuple[str, ...]:
     if isinstance(given, str | Job | Call):
         given = [given]
     if not isinstance(given, Iterable) or isinstance(given, bytes | dict):
-        raise InvalidOption(f"_after is {given!r}", hint="give a job, a call or an id, or a list of them")
+        raise InvalidOption(f"_after is {given!r}", hint="Give a job, a call or an id, or a list of them.")
     refs: list[str] = []
     for item in given:
         if isinstance(item, Job | Call):
             ref, other = item.id, item.queue
         else:
             if not isinstance(item, str):
-                raise InvalidOption(f"_after names {item!r}", hint="give jobs, calls or ids (`id`, or `id@queue`)")
+                raise InvalidOption(f"_after names {item!r}", hint="Give jobs, calls or ids (`id`, or `id@queue`)")
             ref, _, other = item.partition("@")
         check_id(ref)
         refs.append(ref if other in ("", queue) else f"{ref}@{QueueName.parse(other)}")
     if len(refs) > MAX_DEPENDENCIES:
         raise InvalidOption(
-            f"_after names {len(refs)} jobs, at most {MAX_DEPENDENCIES} will do",
-            hint="let them wait in groups: a job after each group, and one after those",
+            f"_after names {len(refs)} jobs, the limit is {MAX_DEPENDENCIES}",
+            hint="Split them into groups: one job after each group, and a last one after those.",
         )
     return tuple(dict.fromkeys(refs))
 
@@ -84,7 +84,7 @@ def _calls_of(part: Any, construct: str) -> list[Call]:
         return list(part)
     raise InvalidOption(
         f"{construct} of {type(part).__name__} {part!r:.80}",
-        hint="give calls (`task.call(…)`), groups or chains of them",
+        hint="Give calls (`task.call(…)`), groups or chains of them.",
     )
 
 
@@ -118,7 +118,7 @@ def enqueue(calls: list[Call]) -> Program[list[EnqueueResult]]:
     if linked:
         yield from _check_other_queues(calls)
     made: dict[int, EnqueueResult] = {}
-    stand_ins: dict[str, str] = {}  # jobs of other queues that were not made, and who holds their unique names
+    stand_ins: dict[str, str] = {}  # jobs of other queues that were not created, and the holders of their unique names
     for indexes in _runs(calls, order, linked=linked):
         queue = calls[indexes[0]].queue
         jobs = [programs.wait_for(calls[i].job, stand_ins) for i in indexes]
@@ -144,15 +144,15 @@ def secure(calls: list[Call], jobs: list[Job]) -> Program[None]:
                 queue, list(dict.fromkeys(job.id for job in members)), wanted, began + wanted.timeout
             )
         except QdeckError as error:
-            message = f"the jobs are enqueued; whether they are on {wanted} is not known: {error}"
+            message = f"the jobs are enqueued, but it is unknown whether they are on {wanted}: {error}"
             raise NotDurable(message, jobs=jobs, hint=error.hint) from error
         for job in members:
             job.durable = durability
         short = short or (None if durability.met else durability)
     if short is not None:
-        hint = "they are enqueued and will run; enqueueing again with the same id is safe"
+        hint = "The jobs will run; to be sure, enqueue them again with the same ids."
         if not short.found:
-            hint = "enqueue again with the same id: a failover lost what was acknowledged a moment before"
+            hint = "Enqueue again with the same id: a failover lost jobs that were acknowledged just before."
         raise NotDurable(f"not on {short.wanted} within {short.wanted.timeout:g} s: {short}", jobs=jobs, hint=hint)
 
 
@@ -180,7 +180,7 @@ def _in_order(calls: list[Call]) -> list[int]:
     """Return indexes with every parent before its children, else as given."""
     index: dict[str, int] = {}
     for i, call in enumerate(calls):
-        # Of two with one id the first is made, and the second is told so.
+        # Of two with one id the first is created, and the second returned as not created.
         index.setdefault(f"{call.id}@{call.queue}", i)
     waits = [[index[r] for ref in c.job.after if (r := _full_ref(c, ref)) in index] for c in calls]
     order: list[int] = []
@@ -196,7 +196,7 @@ def _in_order(calls: list[Call]) -> list[int]:
             circle = i in waits[i] or any(state[p] == 1 for p in open_parents)
             if circle:
                 ids = ", ".join(calls[p].id for p in {i, *open_parents})
-                raise DependencyCycle(f"jobs wait for each other: {ids}", hint="leave one of these _after out")
+                raise DependencyCycle(f"jobs wait for each other: {ids}", hint="Remove one of these _after.")
             state[i] = 1
             if open_parents:
                 stack.append(open_parents[0])
@@ -221,5 +221,5 @@ def _check_other_queues(calls: list[Call]) -> Program[None]:
             if not there:
                 raise UnknownDependency(
                     f"no job {job_id!r} in queue {queue!r} to wait for",
-                    hint="enqueue it first; a job that ended long ago is not known any more",
+                    hint="Enqueue it first; a job that ended long ago is no longer known.",
                 )

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Command, Program
 
-COUNTER: Final = "n:durable"  # in `{q}:meta`: jobs whose safety was asked for
-_LEAST_S: Final = 0.02  # for a queue whose turn comes when the time of its call is over
-_SLICE_S: Final = 2.0  # of waiting in one call, well below the time after which a silent server is given up
+COUNTER: Final = "n:durable"  # in `{q}:meta`: jobs for which durability was requested
+_LEAST_S: Final = 0.02  # for a queue that is reached after the timeout of its call
+_SLICE_S: Final = 2.0  # of waiting in one call, well below the timeout for a silent server
 _MOST_S: Final = 60.0
 _MOST_REPLICAS: Final = 100
 
@@ -42,11 +42,11 @@ class Durable:
 
     def __post_init__(self) -> None:
         if isinstance(self.replicas, bool) or not 0 <= self.replicas <= _MOST_REPLICAS:
-            raise InvalidOption(f"replicas is {self.replicas!r}", hint=f"give a number from 0 to {_MOST_REPLICAS}")
+            raise InvalidOption(f"replicas is {self.replicas!r}", hint=f"Give a number from 0 to {_MOST_REPLICAS}")
         if not self.replicas and not self.fsync:
-            raise InvalidOption("nothing is to be waited for", hint="give replicas=1, or fsync=True, or both")
+            raise InvalidOption("it waits for nothing", hint="Give replicas=1, or fsync=True, or both.")
         if not 0 < self.timeout <= _MOST_S:
-            raise InvalidOption(f"timeout is {self.timeout!r}", hint=f"give seconds, at most {_MOST_S:.0f}")
+            raise InvalidOption(f"timeout is {self.timeout!r}", hint=f"Give seconds, at most {_MOST_S:.0f}")
 
     def __str__(self) -> str:
         disk = ["the master's disk"] if self.fsync else []
@@ -61,18 +61,18 @@ class Durability:
     wanted: Durable
     replicas: int
     on_disk: bool | None = None
-    """Whether the master had it on disk; None when that was not asked for."""
+    """Whether the master had it on disk; None when that was not requested."""
     found: bool = True
     """Whether the job was there at that moment: after a failover in between it may not be."""
 
     @property
     def met(self) -> bool:
-        """Return whether all of the request was met."""
+        """Return whether the request was fulfilled."""
         return self.found and self.replicas >= self.wanted.replicas and self.on_disk is not False
 
     def __str__(self) -> str:
         if not self.found:
-            return "the job is not there any more: the master changed meanwhile"
+            return "the job is gone: the master changed in the meantime"
         disk = "" if self.on_disk is None else f", the master's disk {'has' if self.on_disk else 'does not have'} it"
         return f"{self.replicas} of {self.wanted.replicas} replicas have it{disk}"
 
@@ -86,7 +86,7 @@ def read_durable(value: Any) -> Durable | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return Durable(replicas=value)
     raise InvalidOption(
-        f"durable is {value!r}", hint="give a number of replicas, or qdeck.Durable(replicas=1, fsync=True)"
+        f"durable is {value!r}", hint="Give a number of replicas, or qdeck.Durable(replicas=1, fsync=True)"
     )
 
 
@@ -131,8 +131,8 @@ def _wait(queue: str, job_ids: Sequence[str], wanted: Durable, seconds: float) -
 def _explain(error: QdeckError) -> QdeckError:
     if code_of(error) is ReplyCode.NO_APPENDONLY:
         return ServerRefused(
-            "the server keeps no append-only file", hint="set appendonly yes there, or ask for replicas only"
+            "the server has no append-only file", hint="Set appendonly yes on the server, or wait for replicas only."
         )
     if unknown_command(error) == "WAITAOF":
-        return ServerRefused("the server does not know WAITAOF", hint="fsync needs Redis 7.2 or Valkey")
+        return ServerRefused("the server does not support WAITAOF", hint="Fsync needs Redis 7.2 or Valkey.")
     return error

@@ -32,7 +32,7 @@ from enum import StrEnum
 
 
 class QdeckError(Exception):
-    """The root of all errors of qdeck: `str(error)` names the value, `error.hint` the remedy."""
+    """The root of all errors of qdeck: `str(error)` names the value, `error.hint` is what to do about it."""
 
     def __init__(self, message: str = "", *, hint: str = "") -> None:
         super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
@@ -115,6 +115,11 @@ class ServerUnreachable(QdeckError, ConnectionError):
 class NotAllowed(QdeckError, PermissionError):
     """The server, or a read-only context, refuses this."""
 
+    @classmethod
+    def read_only(cls, address: object, *, hint: str) -> NotAllowed:
+        """Return the refusal of a write to a server that is read-only in its context."""
+        return cls(f"refused: {address} is read-only in this context", hint=hint)
+
 
 class ServerRefused(QdeckError):
     """The server cannot take writes now."""
@@ -125,11 +130,11 @@ class OutcomeUnknown(QdeckError):
 
 
 class LayoutMismatch(QdeckError):
-    """A queue was written by another version of qdeck, or a key holds another kind of data."""
+    """A queue was written by another version of qdeck, or a key has another type."""
 
     @staticmethod
     def words(found: str, wanted: str) -> str:
-        """Say who wrote a queue of layout `found`, where this qdeck reads `wanted`."""
+        """Return which version wrote a queue of layout `found`, where this qdeck reads `wanted`."""
         older = found.isdecimal() and found.isascii() and int(found[:9]) < int(wanted)
         writer = "an earlier development version" if older else "a newer version"
         return f"written by {writer} (layout {found}); this qdeck reads layout {wanted}"

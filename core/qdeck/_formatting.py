@@ -1,13 +1,18 @@
-"""Numbers of things and times as text."""
+"""Numbers, durations, sizes and times as text."""
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from msgspec import ValidationError
 
+_SECOND: Final = 1000
+_MINUTE: Final = 60 * _SECOND
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -26,7 +31,51 @@ def iso(ms: int | None) -> str | None:
         return None
 
 
+def local_time(ms: int | None) -> str:
+    """Return a moment for people, in the local time zone: `2026-11-18 14:05:06 CET`; `-` for none."""
+    if ms is None or iso(ms) is None:
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(ms / 1000))
+
+
+def duration(ms: float, *, fine: bool = False) -> str:
+    """Return a duration in two units: `38m 12s`, `2h 05m`, `3d 4h`, `16s`; with `fine`, `0.8s` under ten seconds.
+
+    From a hundred days on it has no hours.
+    """
+    ms = max(0, int(ms))
+    if fine and ms < 10 * _SECOND:
+        return f"{ms / _SECOND:.1f}s"
+    if ms < _MINUTE:
+        return f"{ms // _SECOND}s"
+    if ms < _HOUR:
+        return f"{ms // _MINUTE}m {ms % _MINUTE // _SECOND:02d}s"
+    if ms < _DAY:
+        return f"{ms // _HOUR}h {ms % _HOUR // _MINUTE:02d}m"
+    days = ms // _DAY
+    return f"{days}d {ms % _DAY // _HOUR}h" if days < 100 else f"{days:,}d"
+
+
+def threshold(seconds: float) -> str:
+    """Return the duration of a threshold, without a second unit that is zero: `2h`, `1h 30m`, `90d`."""
+    text = duration(_SECOND * seconds)
+    first, _, second = text.partition(" ")
+    return first if second and not int(second[:-1]) else text
+
+
+def byte_size(number: int) -> str:
+    """Return a number of bytes in three digits at most, with a decimal unit: `1.2 MB`."""
+    value, unit = float(number), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 99.5 else f"{value:.1f} {unit}"
+
+
 def invalid_value(error: ValidationError) -> tuple[str, str]:
-    """Return what msgspec found wrong, and the path of the value, such as `.a[0]`: it tells both in one text only."""
+    """Return what msgspec found wrong, and the path of the value, such as `.a[0]`; msgspec has both in one text
+    only.
+    """
     text, _, path = str(error).partition(" - at `$")
     return text, path.rstrip("`")

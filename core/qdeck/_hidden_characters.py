@@ -1,4 +1,4 @@
-"""Characters that a terminal obeys, that hide text or that turn it around: escaped wherever text is shown."""
+"""Characters that a terminal interprets, that hide text or that reverse it: escaped wherever text is shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RANGES: Final = (
     (0xE0000, 0xE0FFF),  # tags, more selectors, and what is kept for their like
 )  # fmt: skip
 HIDDEN: Final = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in _RANGES) + "]")
-"""Controls, formats, halves of characters, and every character that is ignored where it is not known."""
+"""Controls, formats, halves of characters, and every character that terminals may ignore."""
 
 
 def is_shown(char: str) -> bool:

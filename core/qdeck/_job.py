@@ -37,7 +37,7 @@ def look(queue: str, job_id: str) -> Program[JobStatus]:
         (b"HGET", keys.key(queue, "result"), job_id),
         (b"HGET", keys.key(queue, "error"), job_id),
     ]
-    # A job that moves between two of these reads is found by the next look.
+    # A job that moves between two of these reads is found by the next refresh.
     found = next((state for state, score in zip(states, scores, strict=True) if score is not None), "unknown")
     return JobStatus(found, result, events)
 
@@ -132,7 +132,7 @@ class _Wait:
     def pause(self) -> float:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise ResultTimeout(f"job {self.job.id} did not end within {self.timeout} s", hint="it goes on running")
+            raise ResultTimeout(f"job {self.job.id} did not end within {self.timeout} s", hint="It continues to run.")
         pause, self._pause = min(self._pause, left), min(self._pause * 1.5, _LONGEST_PAUSE)
         return pause
 
@@ -142,7 +142,7 @@ class _Wait:
         if seen.state == "unknown":
             raise UnknownJob(
                 f"there is no job {self.job.id!r} in queue {self.job.queue!r}",
-                hint="what ended is kept for a while only (keep_result, done_max)",
+                hint="Ended jobs are kept for a limited time (keep_result, done_max).",
             )
         last = next((e for e in reversed(codec.read_events(seen.events)) if e.kind in _CAUSES), None)
         why = _describe(last) if last else "no reason is recorded"

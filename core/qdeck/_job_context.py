@@ -29,7 +29,7 @@ class JobContext:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
-# Set by the worker around each run, to something that makes a JobContext when it is asked for.
+# Set by the worker around each run to a function that makes a JobContext.
 running: ContextVar[Any] = ContextVar("qdeck_running", default=None)
 
 
@@ -37,7 +37,7 @@ def current_job() -> JobContext:
     """Return the job that the calling handler runs."""
     run = running.get()
     if run is None:
-        raise QdeckError("no job runs here", hint="call current_job() inside a handler")
+        raise QdeckError("there is no running job here", hint="Call current_job() inside a handler.")
     context: JobContext = run.context()
     return context
 
@@ -70,7 +70,7 @@ def read_failure(queue: str, body: bytes) -> Failure:
     try:
         args, kwargs = codec.decode_call(call)
     except ValueError:
-        # The payload may be what killed the job; its handler has to run all the same.
+        # The payload may be what killed the job; its handler has to run even so.
         args, kwargs = [call.decode("utf-8", "backslashreplace")], {}
     return Failure(
         id=job_id.decode(),

@@ -14,7 +14,7 @@ def attach(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any],
     """Return `__getattr__` and `__dir__` of a module. `homes` has the names of each other module, `public=name` where
     one goes by another name here.
 
-    A module defines them at run time only: a type checker would take every name for one that is there.
+    A module defines them at run time only: otherwise a type checker would accept every name.
     """
     found = {
         public: (home, name or public)

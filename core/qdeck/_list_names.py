@@ -37,11 +37,11 @@ class ListNamePattern:
 
     @classmethod
     def parse(cls, text: str) -> ListNamePattern:
-        """Reads a pattern, or raises InvalidOption."""
+        """Read a pattern, or raise InvalidOption."""
         body, star, rest = text.partition("*")
         if rest or not body or (star and not body.endswith(":")):
-            hint = "such as {service}:jobs, or {service}:jobs:* for lists that differ by their end only"
-            raise InvalidOption(f"{text!r} is no pattern of lists", hint=hint)
+            hint = "Write a name such as {service}:jobs, or {service}:jobs:* for lists that differ only at the end."
+            raise InvalidOption(f"{text!r} is not a pattern for lists", hint=hint)
         out, at = [], 0
         for found in _WORD.finditer(body):
             words = "|".join(map(re.escape, found[2].split("|"))) if found[2] else "[^:]+"
@@ -49,12 +49,12 @@ class ListNamePattern:
             at = found.end()
         out.append(re.escape(body[at:]))
         if "{" in body[at:] or "}" in body[at:]:
-            raise InvalidOption(f"{text!r} is no pattern of lists", hint="close each brace: {service}")
+            raise InvalidOption(f"{text!r} is not a pattern for lists", hint="Close each brace: {service}")
         regex = re.compile(f"({''.join(out)})" + (".+" if star else ""), re.DOTALL)
         return cls(text, regex, bool(star))
 
     def queue_of(self, name: str) -> str | None:
-        """The queue of a list of this name."""
+        """Return the queue of a list of this name."""
         found = self.regex.fullmatch(name)
         if found is None:
             return None
@@ -62,14 +62,14 @@ class ListNamePattern:
 
 
 class ListNames:
-    """The patterns of one deck: the user's first, then those built in, then the names of qdeck itself."""
+    """The patterns in use: the user's first, then the built-in ones, then the names of qdeck itself."""
 
     def __init__(self, patterns: Sequence[str] = (), suffix: str = SUFFIX) -> None:
         self.patterns = tuple(ListNamePattern.parse(text) for text in (*patterns, *BUILT_IN))
         self.suffix = suffix
 
     def queue_of(self, raw: bytes) -> tuple[str, bool] | None:
-        """The queue of a list, and whether it holds its dead letters; None when it is no queue of ours."""
+        """Return the queue of a list, and whether it holds its dead letters; None for other lists."""
         if raw.startswith((b"{", b"qdeck:")) or len(raw) > LONGEST:
             return None  # of the native adapter
         name = text_of(raw)
@@ -89,14 +89,14 @@ class ListNames:
         return (stem if dead else name), known.is_dead_letter
 
     def groups(self, raw: bytes) -> bool:
-        """Whether a pattern makes this list one of many, whatever its last segment is."""
+        """Return whether a pattern makes this list one of many, whatever its last segment is."""
         name = text_of(raw)
         first = next((pattern for pattern in self.patterns if pattern.queue_of(name) is not None), None)
         return first is not None and first.groups
 
 
 def glob_of(queue: str, suffix: str = "") -> bytes:
-    """The glob of a queue's lists."""
+    """Return the glob of a queue's lists."""
     stem = queue.removesuffix("*")
     text = _GLOB.sub(lambda found: f"\\{found[0]}", stem) + ("*" if queue.endswith("*") else "") + suffix
     return raw_of(text)

@@ -34,7 +34,10 @@ def import_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise UsageError(f"there is no module {name!r}", hint=f"looked in {here} and sys.path") from error
+            raise UsageError(
+                f"there is no module {name!r}",
+                hint=f"Add its directory to sys.path: {here} and sys.path were searched.",
+            ) from error
         raise _failed(name, error) from error
     except Exception as error:
         raise _failed(name, error) from error
@@ -49,22 +52,22 @@ def _failed(name: str, error: Exception) -> ImportFailed:
     lines = [*traceback.format_list(own), *traceback.format_exception_only(error)]
     return ImportFailed(
         f"module {name!r} failed to import: {type(error).__name__}: {error} ({place})",
-        hint="fix the line, or install what it needs",
+        hint="Fix the line, or install what it needs.",
         trace="Traceback (most recent call last):\n" + "".join(lines),
     )
 
 
 def find_modules(pattern: str) -> list[str]:
-    """The modules that a pattern names: `a.b`, or with `*` for part of a name, `a.*` or `a.*.tasks`."""
+    """Return the modules that a pattern names: `a.b`, or with `*` for part of a name, `a.*` or `a.*.tasks`."""
     found = [""]
     for part in pattern.split("."):
         if not part:
-            raise UsageError(f"module pattern {pattern!r}", hint="write names with dots, such as shop.tasks or shop.*")
+            raise UsageError(f"module pattern {pattern!r}", hint="Write names with dots, such as shop.tasks or shop.*")
         if not found[0] and "*" in part:
-            raise UsageError(f"module pattern {pattern!r} begins with *", hint="begin with the name of a package")
+            raise UsageError(f"module pattern {pattern!r} begins with *", hint="Begin with the name of a package.")
         found = [name for parent in found for name in _below(parent, part, "*" in pattern)]
     if not found:
-        raise UsageError(f"no module matches {pattern!r}", hint="name a module or a package that is there")
+        raise UsageError(f"no module matches {pattern!r}", hint="Name a module or a package that exists.")
     return found
 
 

@@ -144,23 +144,25 @@ class QueueName:
         return self.type in (QueueType.RESPONSES, QueueType.CALLBACKS) and not self.is_dead_letter
 
     def actions(self, *detail: str) -> Self:
-        """The queue where this service takes its actions."""
+        """Return the queue where this service takes its actions."""
         return self._sibling(QueueType.ACTIONS, detail)
 
     def responses(self, action: str, correlation_id: str) -> Self:
-        """The queue where this service, as the client, waits for one reply: the owner is the one who listens."""
+        """Return the queue where this service, as the client, waits for one reply: the owner is the one who listens."""
         return self._sibling(QueueType.RESPONSES, (action, correlation_id))
 
     def callbacks(self, sender: str, event: str) -> Self:
-        """The queue where this service is called back by `sender`, for an event or a task."""
+        """Return the queue where this service is called back by `sender`, for an event or a task."""
         return self._sibling(QueueType.CALLBACKS, (sender, event))
 
     def notifications(self, topic: str) -> Self:
-        """The queue where this service announces what happened; subscribers know it by the topic."""
+        """Return the queue where this service announces what happened; subscribers know it by the topic."""
         return self._sibling(QueueType.NOTIFICATIONS, (topic,))
 
     def dead_letter(self) -> Self:
-        """Where the dead letters of this queue go: its own name and one segment more, so the origin is readable."""
+        """Return where the dead letters of this queue go: its own name and one segment more, so the origin is
+        readable.
+        """
         if self.is_dead_letter:
             return self
         return self._sibling(self.type, f"{self.detail}:{QueueType.DEAD_LETTER}".lstrip(":"))

@@ -59,7 +59,7 @@ def retry_delay_ms(backoff: str | None, attempt: int, jitter: float) -> int:
     quarter."""
     words = (backoff or f"E {RETRY_DELAY_MS} {MAX_DELAY_MS}").split(" ")
     if len(words) != 3:
-        raise UnreadableRecord(f"its backoff is not one: {backoff!r}")
+        raise UnreadableRecord(f"its backoff cannot be read: {backoff!r}")
     kind, delay, longest = words[0], read_whole(words[1], "retry delay"), read_whole(words[2], "longest delay")
     if kind == "F":
         return delay
@@ -80,7 +80,7 @@ def read_options(given: dict[str, Any], base: Options) -> Options:
         reader = _READERS.get(name)
         if reader is None:
             known = ", ".join(option_names())
-            raise InvalidOption(f"there is no option {name!r}", hint=f"options are: {known}")
+            raise InvalidOption(f"there is no option {name!r}", hint=f"Use one of: {known}")
         field, read = reader
         changed[field] = read(name, value)
     kept = {f.name: getattr(base, f.name) for f in fields(Options)}
@@ -92,7 +92,7 @@ def read_task_name(text: Any) -> str:
     if not isinstance(text, str) or not _TASK.fullmatch(text):
         raise InvalidOption(
             f"task name {text!r} is not valid",
-            hint="use 1 to 200 of letters, digits and _ . : - starting with a letter",
+            hint="Use 1 to 200 of letters, digits and _ . : - starting with a letter.",
         )
     return text
 
@@ -105,7 +105,7 @@ def read_priority(name: str, value: Any) -> int:
         return int(value)
     raise InvalidOption(
         f"{name} is {value!r}",
-        hint=f"give a whole number from 0 (first) to {MAX_PRIORITY}, or CRITICAL, HIGH, NORMAL, LOW",
+        hint=f"Give a whole number from 0 (first) to {MAX_PRIORITY}, or CRITICAL, HIGH, NORMAL, LOW.",
     )
 
 
@@ -113,16 +113,16 @@ def read_duration(name: str, value: Any) -> int:
     """Return a duration in seconds or as `timedelta`, as milliseconds."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds != seconds:
-        raise InvalidOption(f"{name} is {value!r}", hint="give seconds as a number, or a timedelta")
+        raise InvalidOption(f"{name} is {value!r}", hint="Give seconds as a number, or a timedelta.")
     if not 0 <= seconds <= _LONGEST_S:
-        raise InvalidOption(f"{name} is {value!r}", hint="give a duration from 0 to ten years")
+        raise InvalidOption(f"{name} is {value!r}", hint="Give a duration from 0 to ten years.")
     return round(seconds * 1000)
 
 
 def _read_positive(name: str, value: Any) -> int:
     ms = read_duration(name, value)
     if ms == 0:
-        raise InvalidOption(f"{name} is {value!r}", hint="give a duration longer than 0")
+        raise InvalidOption(f"{name} is {value!r}", hint="Give a duration longer than 0.")
     return ms
 
 
@@ -137,13 +137,13 @@ def _read_keep(name: str, value: Any) -> int | None:
 def _read_retries(name: str, value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10_000:
         return value
-    raise InvalidOption(f"{name} is {value!r}", hint="give how many more runs follow a failed one: 0 to 10,000")
+    raise InvalidOption(f"{name} is {value!r}", hint="Give how many more runs follow a failed one: 0 to 10,000.")
 
 
 def _read_backoff(name: str, value: Any) -> str:
     if value in ("exponential", "fixed"):
         return str(value)
-    raise InvalidOption(f"{name} is {value!r}", hint='give "exponential" or "fixed"')
+    raise InvalidOption(f"{name} is {value!r}", hint='Give "exponential" or "fixed".')
 
 
 def _read_task(_name: str, value: Any) -> str | None:
@@ -154,13 +154,13 @@ def read_bool(name: str, value: Any) -> bool:
     """Return True or False; refuse values that only count as such: `_unique="CloneUrl"` is a mistake."""
     if isinstance(value, bool):
         return value
-    raise InvalidOption(f"{name} is {value!r}", hint="give True or False")
+    raise InvalidOption(f"{name} is {value!r}", hint="Give True or False.")
 
 
 def _read_queue(name: str, value: Any) -> str:
     if isinstance(value, str | QueueName):
         return str(value)
-    raise InvalidOption(f"{name} is {value!r}", hint="give a queue name such as shop:prod:orders:actions")
+    raise InvalidOption(f"{name} is {value!r}", hint="Give a queue name such as shop:prod:orders:actions")
 
 
 _READERS: Final[dict[str, tuple[str, Any]]] = {
@@ -183,14 +183,14 @@ def read_due(value: datetime | float) -> int:
     """Return a moment as milliseconds since the epoch."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise InvalidOption(f"_at is {value!r}", hint="give a datetime with a time zone, such as datetime.now(UTC)")
+            raise InvalidOption(f"_at is {value!r}", hint="Give a datetime with a time zone, such as datetime.now(UTC)")
         seconds = value.timestamp()
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidOption(f"_at is {value!r}", hint="give a datetime with a time zone, or seconds since 1970")
+        raise InvalidOption(f"_at is {value!r}", hint="Give a datetime with a time zone, or seconds since 1970.")
     else:
         seconds = value
     if not 0 <= seconds <= _LATEST_S:
-        raise InvalidOption(f"_at is {value!r}", hint="give a moment between the years 1970 and 2286")
+        raise InvalidOption(f"_at is {value!r}", hint="Give a moment between the years 1970 and 2286.")
     return round(seconds * 1000)
 
 
@@ -198,7 +198,7 @@ def read_job_name(value: Any) -> str:
     """Return a job's name: any line of text of 1 to 200 characters."""
     if isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable():
         return value
-    raise InvalidOption(f"_name is {value!r}", hint="give 1 to 200 printable characters on one line")
+    raise InvalidOption(f"_name is {value!r}", hint="Give 1 to 200 printable characters on one line.")
 
 
 def read_tags(value: Any) -> tuple[str, ...]:
@@ -210,5 +210,5 @@ def read_tags(value: Any) -> tuple[str, ...]:
             isinstance(tag, str) and 0 < len(tag) <= 100 and tag.isprintable() and "," not in tag for tag in value
         )
     ):
-        raise InvalidOption(f"_tags is {value!r}", hint=f"give a list of at most {MAX_TAGS} words without commas")
+        raise InvalidOption(f"_tags is {value!r}", hint=f"Give a list of at most {MAX_TAGS} words without commas.")
     return tuple(value)

@@ -232,8 +232,8 @@ SAFEGUARDS: Final = (
         name="read-only connections",
         prevents="a console on production writes without being asked to",
         file="core/qdeck/admin/_client.py",
-        text='        raise NotAllowed("a reader tried to write",',
-        without='        NotAllowed("a reader tried to write",',
+        text='        raise NotAllowed("a reader sent a request that writes",',
+        without='        NotAllowed("a reader sent a request that writes",',
         tests=("tests/core/admin/test_reader.py",),
     ),
     Safeguard(

@@ -29,7 +29,7 @@ import redis
 from bench.figures import Figure, Sample, Setting
 from bench.machine import on_cpu
 from bench.processes import TESTS, Stalled
-from qdeck_console.embedded import dying_with_parent
+from qdeck_console.embedded_server import dying_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import redis
 
-from qdeck_console.embedded import EmbeddedServer
+from qdeck_console.embedded_server import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

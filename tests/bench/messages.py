@@ -25,7 +25,7 @@ import redis
 
 import qdeck
 from qdeck.messages import DomainAction, Messenger, Service
-from qdeck_console.embedded import EmbeddedServer, dying_with_parent
+from qdeck_console.embedded_server import EmbeddedServer, dying_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

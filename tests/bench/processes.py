@@ -16,7 +16,7 @@ import psutil
 
 from bench.jobs import STAMPS
 from bench.machine import META, BenchServer, Work, on_cpu
-from qdeck_console.embedded import dying_with_parent
+from qdeck_console.embedded_server import dying_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -155,7 +155,7 @@ LOOKS: Final = (
     Look(name="queues", way=((b"1", ""),), by_name=False),
     Look(name="jobs", way=((b"2", "next to run first"),), begin=b"G", keys=(b"k", b"j")),  # the first ones are claimed
     Look(name="jobs, scrolled", way=(), keys=_SCROLL),
-    Look(name="stuck", way=((b"3", "owner gone"),)),
+    Look(name="stuck", way=((b"3", "worker lost"),)),
     Look(name="dead, groups", way=((b"4", "groups, exact"),), by_name=False),
     Look(name="dead, entries", way=((b"", ""), (b"g", ""), (b"\t", "")), settles_s=12.0),  # the largest come first
     Look(name="dead, entries scrolled", way=(), keys=_SCROLL),

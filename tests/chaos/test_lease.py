@@ -9,9 +9,9 @@ import pytest
 
 from chaos.jobs import QUEUE
 from chaos.ledger import pid_of, read_notes
-from qdeck._deck import native_queues
 from qdeck._engine import codec, keys
 from qdeck._rules import health
+from qdeck._server import native_queues
 from qdeck.adapters.all import Adapters
 from qdeck.admin import NATIVE, Limits, Status
 from support.proxy import Side

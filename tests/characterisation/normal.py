@@ -15,15 +15,15 @@ _MINUTE: Final = 60
 _FAR_S: Final = 400 * 86_400
 _ID: Final = re.compile(r"\b[0-9a-f]{13}[0-9a-z]{7}\b")
 _DIGEST: Final = re.compile(r"(?<![\w-])(?!reprioritisation)[a-z2-7]{16}(?![\w-])")  # of an entry that names no id
-_MOMENT: Final = re.compile(r"\b(20\d\d-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?(?:Z| ?\+00:?00)?")
+_MOMENT: Final = re.compile(r"\b(20\d\d-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?(?:Z| ?\+00:?00| UTC)?")
 _NUMBER: Final = re.compile(r"(?<![\w.])(\d{10,16})(?:\.\d+)?(?![\w.])")
 _SECONDS: Final = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)? s\b")
 _RANGE: Final = re.compile(r"(?<![\w.])([\d,]+) to (?=[\d,]+ s\b)")
 _SHORT: Final = re.compile(r"\b(\d+m )?\d{1,2}s\b")
 _SHA: Final = re.compile(r"\b[0-9a-f]{40,64}\b")
 _VERSION: Final = re.compile(r"\b(valkey|redis) \d+\.\d+\.\d+")
-_MEMORY: Final = re.compile(r"(?m)^(memory\s.*?)\b[\d,]{7,}")
-_WEIGHT: Final = re.compile(r"(?<![\w,])[\d,]+ bytes\b")
+_MEMORY: Final = re.compile(r"(?m)^(memory\s.*?)[\d.]+ [kMG]?B\b")
+_WEIGHT: Final = re.compile(r"(?<![\w,])[\d,.]+ (?:bytes|[kMG]?B)\b")
 _WEIGHED: Final = frozenset(
     {"idle_s", "in_use", "orphaned"}
 )  # what stands beside bytes that the server's allocator took
@@ -62,7 +62,6 @@ class Normal:
         """
         text = _WEIGHT.sub("<bytes> bytes", text) if weighed else text
         text = self.sentence(text)
-        text = _SHORT.sub(lambda m: f"{m[1] or ''}<s>", text)
         text = _MEMORY.sub(r"\1<bytes>", text)
         return "\n".join(_GAP.sub("  ", line).rstrip() for line in text.splitlines())
 
@@ -91,7 +90,8 @@ class Normal:
     def sentence(self, text: str) -> str:
         """A text that may have ages in it."""
         text = _RANGE.sub(lambda m: f"{_whole_minutes(m[1])} to ", self.text(text))
-        return _SECONDS.sub(lambda m: f"{_whole_minutes(m[1])} s", text)
+        text = _SECONDS.sub(lambda m: f"{_whole_minutes(m[1])} s", text)
+        return _SHORT.sub(lambda m: f"{m[1] or ''}<s>", text)
 
     def number(self, value: float) -> str | None:
         """A number as the moment that it means, alone or above a priority; None for one that means none."""

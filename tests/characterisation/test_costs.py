@@ -38,7 +38,7 @@ SLOW: Final = (pytest.mark.slow, pytest.mark.timeout(600))
 # The key of a screen, and what stands there and nowhere else.
 SCREENS: Final = {
     "queues": (b"1", b""),
-    "stuck": (b"3", b"owner gone"),
+    "stuck": (b"3", b"worker lost"),
     "dead": (b"4", b"groups"),
     "workers": (b"7", b"wrk-0.bench"),
     "health": (b"8", b"threshold"),
@@ -133,10 +133,10 @@ def test_commands(make_server: Callable[..., Server], tmp_path: Path, queues: in
         commands.count("stuck", "stuck")
         commands.count("find", "find", dead(raw)[0])
         plan = str(tmp_path / "plan")
-        commands.count("retry, planned", "dead", "retry", "--plan", plan)
+        commands.count("retry, planned", "dead", "retry", "--plan", plan, "--dry-run")
         commands.count("retry, applied", "dead", "retry", "--apply", plan, "--yes")
         assert not dead(raw)
-        commands.count("retry, undone", "undo")
+        commands.count("retry, undone", "undo", "--yes")
         assert dead(raw)
     # A command that takes many seconds asks again what time it is.
     check(GOLDEN, f"commands, {queues:,} queues", commands.costs, above=0.0 if queues < 10_000 else 0.001)

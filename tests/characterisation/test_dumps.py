@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from characterisation.conftest import World
 
 _CLEANS = (
-    f"clean {TASK}",
-    f"clean {TASK} --idle 0",
-    "clean 12345 --idle 0",
+    f"clean {TASK} --yes",
+    f"clean {TASK} --idle 0 --yes",
+    "clean 12345 --idle 0 --yes",
     "clean --orphans --yes",
     "clean --orphans --yes --adapter lists",
 )
 # What changes something and has no undo.
 _WRITES = (
     f"queues pause {MAIL} --adapter native",
-    f"queues resume {MAILER}",
+    f"queues resume {MAILER} --yes",
     "queues pause ifdb",
     f"enqueue {BILLS} send --args [1] --priority LOW --name n --unique --tag a",
     f"enqueue {BILLS} send --delay 3600 --after dead-one@{MAIL}",
@@ -38,10 +38,10 @@ _WRITES = (
     "schedule pause minutely",
     "schedule resume paused",
     "schedule run paused",
-    "schedule remove paused",
-    f"workers quiet {WORKER}",
-    f"workers stop {WORKER}",
-    "workers stop nobody",
+    "schedule remove paused --yes",
+    f"workers quiet {WORKER} --yes",
+    f"workers stop {WORKER} --yes",
+    "workers stop nobody --yes",
 )
 
 
@@ -57,7 +57,7 @@ def _apply_and_undo(world: World, line: str, parts: Sequence[str]) -> str | None
     parts_told = [world.section(line, ran, as_json=True), difference(before, after)]
     told = json.loads(ran.out)
     if told.get("batch"):
-        back = world.run("undo", told["batch"], "--json")
+        back = world.run("undo", told["batch"], "--yes", "--json")
         undone = contents(world.raw, world.normal)
         parts_told += [world.section("undo", back, as_json=True), difference(without_own(before), without_own(undone))]
     return "\n\n".join(parts_told)

@@ -29,7 +29,7 @@ COMMANDS: Final = (
     f"jobs {QUEUE}", f"job {QUEUE} {JOB}", f"job {QUEUE} {JOB} --json",
     f"find {JOB}", "dead", "dead --group", f"dead {QUEUE} --where error:Timeout*", "dead export", "stuck", "requeue",
     "purge", "activity", "workers", "schedule list", "clean --orphans", "doctor", "snapshot", "dead retry",
-    "dead retry --yes", "undo", f"enqueue {QUEUE} send", f"queues pause {QUEUE}", f"queues resume {QUEUE}",
+    "dead retry --yes", "undo --yes", f"enqueue {QUEUE} send", f"queues pause {QUEUE}", f"queues resume {QUEUE}",
 )  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("default::characterisation.recorded.Lower")
 RUN: Final = """

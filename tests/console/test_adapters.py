@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,8 +18,9 @@ from qdeck_console.cli.output import dumps
 from qdeck_console.documents import document
 from qdeck_console.presenters.dead import retry_would
 from qdeck_console.presenters.job_page import relations
-from qdeck_console.presenters.parts import PLAIN
+from qdeck_console.presenters.line_parts import PLAIN
 from qdeck_console.screens.job import JobScreen
+from qdeck_console.screens.prompt import Prompt
 from support.screens import app_of, app_on, command, fail_next, lines, text, until
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     import redis
     from textual.pilot import Pilot
+
+    from qdeck_console.app import ConsoleApp
 
 SECRET = "tok123"
 
@@ -36,6 +40,14 @@ async def console(url: str, size: tuple[int, int] = (160, 48)) -> AsyncIterator[
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: app.shown.snapshot is not None)
         yield pilot
+
+
+async def test_an_empty_page_names_the_systems_that_no_adapter_reads(url: str, raw: redis.Redis) -> None:
+    raw.sadd("resque:queues", "default")
+    async with console(url, (120, 36)) as pilot:
+        seen = await until(pilot, "the server has keys of Resque (resque:queues), which no adapter reads")
+        assert "none of them looks" not in seen
+        assert "does not look" not in seen
 
 
 async def test_every_screen_shows_them(url: str, raw: redis.Redis) -> None:
@@ -58,13 +70,16 @@ async def test_what_is_stuck_is_told_in_the_words_of_its_system(url: str, raw: r
         await pilot.press("3")
         await until(pilot, "in other adapters")
         await until(pilot, "x:WHAT")
-        await until(pilot, "it does not move")
+        await until(pilot, "it makes no progress")
+        await until(pilot, "r  not possible: requeue applies")
         before = values(raw)
         await pilot.press("slash", *"id:x*", "enter")
         await until(pilot, "in other adapters  1 ")
         await pilot.press("r")
-        await until(pilot, "requeue is for what is running here, not delayed")
+        await until(pilot, "requeue applies to running jobs here, not to delayed jobs")
         await pilot.press("b")
+        await until(pilot, "scheduler: the job in PostgreSQL")
+        await pilot.press("tab", "enter")
         await until(pilot, "1 buried")
         await undo(pilot)
         assert values(raw) == before
@@ -73,24 +88,24 @@ async def test_what_is_stuck_is_told_in_the_words_of_its_system(url: str, raw: r
 # On the page of an entry: which entry, the key, and what the console says.
 ACTS = {
     "native": (("ready-1", "c", "1 cancelled"), ("ready-1", "x", "1 discarded"), ("dead-1", "r", "1 retried"),
-               ("later-1", "n", "1 put in line")),
+               ("later-1", "n", "1 made ready")),
     "lists": (("a1", "x", "1 discarded"), ("a1", "b", "1 buried"), ("a2", "r", "1 retried")),
     "vmpooler": (("od-bady", "r", "1 retried"), ("fresh", "c", "1 cancelled"), ("left-over", "b", "1 buried"),
                  ("new", "c", "1 cancelled"), ("calm-otter", "x", "1 discarded")),
-    "ifdb": (("bad", "r", "1 retried"), ("later", "n", "1 put in line"), ("ready", "plus", "1 reprioritised"),
+    "ifdb": (("bad", "r", "1 retried"), ("later", "n", "1 made ready"), ("ready", "plus", "1 reprioritised"),
              ("ready", "b", "1 buried"), ("waits", "x", "1 discarded")),
-    "scheduler": (("due", "n", "1 put in line"), ("dead", "r", "1 retried"), ("broken", "b", "1 buried"),
+    "scheduler": (("due", "n", "1 made ready"), ("dead", "r", "1 retried"), ("broken", "b", "1 buried"),
                   ("new", "x", "1 discarded")),
 }  # fmt: skip
 REFUSALS = {
     "native": (("ready-1", "n", "it is ready"), ("dead-1", "c", "it is dead")),
-    "lists": (("a1", "c", "entries have no outcome"), ("a1", "r", "retry is for what is dead"),
-              ("a2", "e", "lists has nothing like edit")),
-    "vmpooler": (("left-over", "n", "a VM is ready when its clone is"),
-                 ("brisk-heron", "r", "was made for no request"), ("fresh", "e", "vmpooler has nothing like edit")),
-    "ifdb": (("ready", "c", "no such state: bury or discard it"), ("bad", "x", "others wait for it"),
-             ("good", "r", "retry is for what is dead here, not done")),
-    "scheduler": (("new", "c", "it is done in PostgreSQL"), ("held", "x", "discard is for"),
+    "lists": (("a1", "c", "lists have no cancelled entries"), ("a1", "r", "retry applies to dead jobs"),
+              ("a2", "e", "lists does not support edit")),
+    "vmpooler": (("left-over", "n", "a VM becomes ready when its clone is complete"),
+                 ("brisk-heron", "r", "belongs to no request"), ("fresh", "e", "vmpooler does not support edit")),
+    "ifdb": (("ready", "c", "it has no cancelled state"), ("bad", "x", "other jobs wait for it"),
+             ("good", "r", "retry applies to dead jobs here, not to done jobs")),
+    "scheduler": (("new", "c", "jobs are cancelled in PostgreSQL"), ("held", "x", "discard applies to"),
                   ("broken", "n", "its name is not `id:PRIORITY`")),
 }  # fmt: skip
 
@@ -134,6 +149,11 @@ async def test_the_page_of_an_entry_tells_what_is_wrong_and_nothing_that_is_not_
         assert "delayed broken" in shown
 
 
+def asks_or_says(app: ConsoleApp, told: str) -> bool:
+    """Whether the console asks before it acts, or says what it did."""
+    return isinstance(app.screen, Prompt) or told in text(app)
+
+
 async def undo(pilot: Pilot[int]) -> None:
     await pilot.press("u")
     await until(pilot, "u again undoes")
@@ -160,6 +180,9 @@ async def test_keys_act_and_are_undone_or_say_why(url: str, raw: redis.Redis, ad
         for name, key, told in ACTS[adapter][part]:
             await open_job(pilot, name)
             await pilot.press(key)
+            await until(pilot, partial(asks_or_says, app_of(pilot), told))
+            if isinstance(app_of(pilot).screen, Prompt):  # another system does something with it afterwards
+                await pilot.press("tab", "enter")
             await until(pilot, told)
             assert seen_by(adapter, url, raw) != before, (name, key)
             await undo(pilot)
@@ -179,12 +202,13 @@ async def test_what_its_system_may_do_to_it_afterwards_is_told(url: str, raw: re
         await pilot.press("4")
         await until(pilot, "exact")
         await pilot.press("r")
-        await until(pilot, "its worker drops it")
-        await until(pilot, "is not QUEUED or RETRYING")
+        await until(pilot, "workers drop a job")
+        await until(pilot, "QUEUED or RETRYING")
         await pilot.press("escape")
         await until(pilot, "nothing was done")
         await pilot.press("tab", "r")
-        await until(pilot, "mind: its worker drops it")
+        await until(pilot, "Retry 1 job ")
+        await until(pilot, "workers drop a job")
 
 
 @pytest.mark.slow
@@ -199,7 +223,7 @@ async def test_dead_letters_go_back_watched_until_it_is_stopped(url: str, raw: r
         await pilot.press(*("j" * (adapter == "scheduler")), "R")  # its first group cannot be retried
         await until(pilot, "rate  5/s")
         await pilot.press("enter")
-        await until(pilot, "Retry")
+        await until(pilot, " in all")
         await pilot.press("tab", "enter")
         shown = await until(pilot, lambda: "watching the sample" in text(app_of(pilot)) and "100 %" in lines_of(pilot))
         assert f"{adapter}: " in shown
@@ -249,16 +273,17 @@ def test_what_a_retry_would_do_is_told_by_its_adapter(url: str, raw: redis.Redis
     """It has none of our attempts, and goes to no end of our queues."""
     fill(adapter, url, raw)
     told = {
-        "lists": "put it back: at the right end of its list.", "vmpooler": "put it back: of a request that is not over",
-        "ifdb": "put it back: with two more runs", "scheduler": "put it back: its worker drops it",
-        "rq": "put it back: as rq requeue", "celery": "put it back: sends the task again",
-        "bullmq": "put it back: as Job.retry", "sidekiq": "put it back: as its web page",
+        "lists": "To the right end of its list.",
+        "vmpooler": "Only for a request that has not ended",
+        "ifdb": "With two more retries", "scheduler": "Workers drop a job",
+        "rq": "Like rq requeue", "celery": "Sends the call again",
+        "bullmq": "Like Job.retry", "sidekiq": "Like Retry on its web page",
     }  # fmt: skip
     with Writer(url, adapters=(adapter,)) as deck:
         queue = next(row.name for row in deck.snapshot().queues if row.dead)
         job = deck.job(queue, next(iter(deck.jobs(queue, state="dead"))).key)
-    page = [line for _, line in relations(job, 200, hide=PLAIN, now_ms=0, related={}, kin=None)]
-    for shown in (page, retry_would(job, 200, hide=PLAIN)):
+    page = [line for _, line in relations(job, 200, naming=PLAIN, now_ms=0, related={}, kin=None)]
+    for shown in (page, retry_would(job, 200, naming=PLAIN)):
         words = " ".join("".join(part for part, _ in line) for line in shown)
         assert told[adapter] in words
         assert "attempts" not in words
@@ -279,7 +304,7 @@ def test_an_act_that_an_adapter_has_not_is_greyed_with_the_reason(url: str, raw:
     with Writer(url, adapters=("vmpooler",)) as deck:
         FILL["vmpooler"]().populate(raw)
         deck.snapshot()
-        assert "fills a pool" in deck.adapters.why_not("vmpooler", "requeue", "running")
-        assert deck.adapters.why_not("vmpooler", "move", "ready") == "vmpooler has nothing like move"
+        assert "refills pools" in deck.adapters.why_not("vmpooler", "requeue", "running")
+        assert deck.adapters.why_not("vmpooler", "move", "ready") == "vmpooler does not support move"
         assert deck.adapters.why_not("vmpooler", "retry", "dead") == ""
-        assert "is for what is dead" in deck.adapters.why_not("vmpooler", "retry", "ready")
+        assert "applies to dead jobs" in deck.adapters.why_not("vmpooler", "retry", "ready")

@@ -14,7 +14,7 @@ from qdeck._engine import transitions
 from qdeck._engine.keys import LAYOUT
 from qdeck.admin import Writer
 from qdeck_console.actions import ACTIONS
-from qdeck_console.running import run_console
+from qdeck_console.run_console import run_console
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.widgets.lines import LineList
 from support import screens
@@ -46,7 +46,7 @@ async def test_troubled_queues_come_first_with_their_reason_below(url: str, size
         assert "demo" in lines(app_of(pilot))[0]
         assert "? help" in lines(app_of(pilot))[-1]
         assert all(len(line) == size[0] for line in lines(app_of(pilot)))
-        assert ("since it was made" in shown) == (size[0] >= 140), "the side pane is there in full or not at all"
+        assert ("since creation" in shown) == (size[0] >= 140), "the side pane is there in full or not at all"
 
 
 async def test_a_healthy_empty_deck_says_so(url: str) -> None:
@@ -133,6 +133,8 @@ async def test_pausing_is_done_told_and_undone(url: str) -> None:
         async with console(url) as pilot:
             await until(pilot, "1 queue,")
             await pilot.press("p")
+            await until(pilot, "Pause mail")
+            await pilot.press("enter")
             await until(pilot, "mail paused")
             assert deck.snapshot().queues[0].paused
             await until(pilot, "p resume")
@@ -147,7 +149,7 @@ async def test_read_only_says_why_it_does_not_act(url: str) -> None:
         shown = await until(pilot, "READ-ONLY")
         assert "∅ read-only" in shown
         await pilot.press("p")
-        await until(pilot, "nothing can be changed")
+        await until(pilot, ":live to allow changes for 30 minutes")
         await pilot.pause(0.2)
     with Writer(url) as deck:
         assert [row.name for row in deck.snapshot().queues if row.paused] == [SEARCH]
@@ -196,11 +198,13 @@ async def test_the_filter_takes_letters_as_text(url: str) -> None:
         shown = await until(pilot, "1 of 3 queues")
         assert "1 stuck" not in shown
         await pilot.press("enter", "p")  # the list has the keys again, and search was paused
+        await until(pilot, "by an unknown operator")
+        await pilot.press("tab", "enter")
         await until(pilot, "search resumed")
         await pilot.press("escape")
         await until(pilot, "3 queues,")
         await pilot.press("slash", *"nothing")
-        await until(pilot, "no queue has that in its name; esc clears the filter")
+        await until(pilot, "no queue matches; queues are filtered by name only; esc clears the filter")
         await pilot.press("escape")
         await until(pilot, "3 queues,")
         await pilot.press("j")
@@ -222,7 +226,7 @@ async def test_help_lists_every_key_with_the_reason_when_it_cannot_act(url: str)
         assert "everywhere" in seen
         assert "∅ read-only" in seen
         await pilot.press("escape")
-        await until(pilot, lambda: "what the keys do here" not in text(app_of(pilot)))
+        await until(pilot, lambda: "keys of this screen" not in text(app_of(pilot)))
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
@@ -230,10 +234,10 @@ async def test_stuck_jobs_say_why(url: str, size: tuple[int, int]) -> None:
     fill(url)
     async with console(url, size=size) as pilot:
         await pilot.press("3")
-        shown = await until(pilot, "owner gone  1")
+        shown = await until(pilot, "worker lost  1")
         assert "wrk-gone" in shown
         await pilot.press("enter")
-        shown = await until(pilot, "runs on wrk-gone")
+        shown = await until(pilot, "worker wrk-gone")
         assert "someone" in shown
         await pilot.press("escape", "1")
         await until(pilot, "watch")
@@ -266,7 +270,7 @@ async def test_a_new_dead_letter_appears_and_the_cursor_stays(url: str) -> None:
         with Writer(url) as deck:
             deck.enqueue(HOOKS, "deliver", ["new"], retries=0)
         fail_next(url, HOOKS, {"class": "ConnectionError", "message": "refused 99"})
-        await until(pilot, "13 entries", seconds=20)
+        await until(pilot, "13 dead letters", seconds=20)
         assert view.cursor == cursor
         assert view.row is not None
 
@@ -355,7 +359,7 @@ async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) ->
         await pilot.press("4")
         await until(pilot, "owned")
         await pilot.press("G", "tab", "G", "enter")
-        await until(pilot, "a retry would")
+        await until(pilot, "on retry")
         assert all(is_clean(line) for line in lines(app))
         assert not app.latest.is_lost
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import pty
-import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
@@ -19,75 +16,13 @@ import pytest
 
 from qdeck.admin import Writer
 from qdeck_console.driver import VANISHED
+from support.terminals import Terminal, terminals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 LEAVE_SCREEN, MOUSE_OFF, SHOW_CURSOR = b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?25h"
-
-
-class Terminal:
-    """A program on a terminal of its own, and all that it wrote there; its keys may come from another one."""
-
-    def __init__(
-        self, code: str, *arguments: str, env: dict[str, str] | None = None, keys_from: int | None = None
-    ) -> None:
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.before = termios.tcgetattr(slave)
-        self.slave = slave
-        self._open: tuple[int, ...] = (self.master, slave)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
-            stdin=slave if keys_from is None else keys_from,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
-            start_new_session=True,
-        )
-        self.output = b""
-
-    def read(self, seconds: float) -> bool:
-        """Takes in what was written; false when nothing came in that time."""
-        if not select.select([self.master], [], [], seconds)[0]:
-            return False
-        with contextlib.suppress(OSError):
-            self.output += os.read(self.master, 65536)
-        return True
-
-    def wait_for(self, wanted: bytes, seconds: float = 40.0) -> None:
-        """Waits until something was written."""
-        last_moment = time.monotonic() + seconds
-        while wanted not in self.output:
-            assert time.monotonic() < last_moment, self.output[-2000:]
-            self.read(0.1)
-
-    def send(self, keys: bytes) -> None:
-        """Presses keys."""
-        os.write(self.master, keys)
-
-    def end(self, seconds: float = 10.0) -> int:
-        """Waits for its end and takes in the rest."""
-        last_moment = time.monotonic() + seconds
-        while self.process.poll() is None:
-            assert time.monotonic() < last_moment, "it does not end"
-            self.read(0.05)
-        while self.read(0.05):
-            pass
-        return self.process.returncode
-
-    def hang_up(self) -> None:
-        """Goes away as a window that is closed, where no signal tells of it."""
-        for number in self._open:
-            os.close(number)
-        self._open = ()
-
-    def close(self) -> None:
-        """Ends it, whatever it does."""
-        self.process.kill()
-        self.process.wait()
-        self.hang_up()
 
 
 def fill(terminal: Terminal) -> None:
@@ -101,20 +36,9 @@ def fill(terminal: Terminal) -> None:
         time.sleep(0.06)
 
 
-CONSOLE = "import sys; from qdeck_console.running import run_console; sys.exit(run_console(sys.argv[1]))"
+terminal = pytest.fixture(terminals)
 
-
-@pytest.fixture
-def terminal() -> Iterator[Callable[..., Terminal]]:
-    made: list[Terminal] = []
-
-    def make(code: str, *arguments: str, env: dict[str, str] | None = None, keys_from: int | None = None) -> Terminal:
-        made.append(Terminal(code, *arguments, env=env, keys_from=keys_from))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
+CONSOLE = "import sys; from qdeck_console.run_console import run_console; sys.exit(run_console(sys.argv[1]))"
 
 
 def is_left_clean(terminal: Terminal) -> bool:
@@ -129,7 +53,7 @@ def test_it_starts_hears_keys_and_quits(url: str, terminal: Callable[..., Termin
     shown = terminal(CONSOLE, url)
     shown.wait_for(b"1 queue")
     shown.send(b"?")
-    shown.wait_for(b"what the keys do here")
+    shown.wait_for(b"keys of this screen")
     shown.send(b"\x1b")
     time.sleep(0.4)  # a key right after escape would be alt and that key
     shown.send(b"q")
@@ -152,7 +76,7 @@ def test_signals_leave_the_terminal_clean(
 AT_ONCE = """
 import os, sys
 from qdeck_console.app import ConsoleApp
-from qdeck_console.running import run_console
+from qdeck_console.run_console import run_console
 take_signals = ConsoleApp.on_load
 def on_load(app):
     take_signals(app)
@@ -247,7 +171,7 @@ def test_the_editor_of_the_user_gets_the_terminal_and_gives_it_back(
     shown = terminal(CONSOLE, url, env={"VISUAL": f"{sys.executable} {script}"})
     shown.wait_for(b"1 queue")
     shown.send(b":")
-    shown.wait_for(b"do it")
+    shown.wait_for(b" run  ")
     shown.send(f"find {made.id}".encode())
     time.sleep(0.3)
     shown.send(b"\r")

@@ -67,7 +67,7 @@ async def test_what_is_typed_after_a_slash_is_a_filter(url: str) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: app.focused is not None and app.focused.id == "list")
         gulp(pilot, "?")
-        await until(pilot, lambda: "what the keys do here" in text(app))
+        await until(pilot, lambda: "keys of this screen" in text(app))
 
 
 async def test_what_is_typed_after_tab_goes_to_the_next_field(url: str) -> None:

@@ -13,8 +13,8 @@ import pytest
 from qdeck import NotAllowed
 from qdeck.admin import AsyncWriter, QueueRef
 from qdeck_console.contexts import Contexts, opens_read_only
-from qdeck_console.judging import Severity
 from qdeck_console.presenters.frame import ShownContext, hue
+from qdeck_console.queue_findings import Severity
 from qdeck_console.screens.queues import QueuesScreen
 from support.screens import SEARCH, app_in, app_of, command, contexts_of, fill, lines, shown, text, until
 from support.servers import raw_client
@@ -93,7 +93,7 @@ async def test_another_context_is_another_console(url: str, tmp_path: Path, size
         await pilot.press("4", "space", "o")
         assert "PRODUCTION" in await until(pilot, "opens read-only")
         await pilot.press("j", "enter")
-        await until(pilot, "this is prod-eu")
+        await until(pilot, "connected to prod-eu")
         await until(pilot, lambda: app.shown.snapshot is not None)
         assert "PRODUCTION" in lines(app)[0]
         assert "READ-ONLY" in lines(app)[0]
@@ -118,11 +118,11 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
         with pytest.raises(NotAllowed):
             _ = app.writer
         await command(pilot, "live")
-        await until(pilot, "needs the name")
+        await until(pilot, "type the name")
         await pilot.press("enter", *"prod-e", "enter")
-        assert "needs the name" in text(app)
+        assert "type the name" in text(app)
         await pilot.press("u", "enter")
-        await until(pilot, "needs a reason")
+        await until(pilot, "a reason is required")
         await pilot.press("enter", *"INC-7", "enter")
         await pilot.press("enter")
         await until(pilot, "min left")
@@ -130,17 +130,17 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
         said = await until_told(app, "live")
         assert (said.detail, said.reason) == ("prod-eu", "INC-7")
         await pilot.press("o")
-        await until(pilot, "look at it")
+        await until(pilot, "switch")
         await pilot.press("enter")
-        await until(pilot, "this is prod-eu")
+        await until(pilot, "connected to prod-eu")
         assert not reads_only(app), "the same context stays as it is"
         await pilot.press("4", "j", "asterisk", "r")
         shown = await until(pilot, "Type prod-eu to open Retry")
         assert f"by {said.who}: INC-7" in shown, "who is live, and why"
         await pilot.press("p")
-        await until(pilot, "6 letters to go")
+        await until(pilot, "6 characters left")
         await pilot.press("x")
-        await until(pilot, "that is not its name")
+        await until(pilot, "not the name")
         await pilot.press("escape")
         await until(pilot, "nothing was done")
         app.context = replace(app.context, live_until=time.monotonic() - 1)
@@ -148,7 +148,7 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
         assert reads_only(app)
         await until_told(app, "read-only")
         await command(pilot, "live")
-        await until(pilot, "needs the name")
+        await until(pilot, "type the name")
         await pilot.press("escape")
         await until(pilot, "nothing was done")
         assert reads_only(app)
@@ -164,7 +164,7 @@ async def test_elsewhere_live_is_a_word_and_read_only_another(url: str, tmp_path
         await until(pilot, lambda: not reads_only(app))
         await app.writer.resume(SEARCH)
         await command(pilot, "live")
-        await until(pilot, "this console can write already")
+        await until(pilot, "already live")
 
 
 async def until_told(app: ConsoleApp, verb: str) -> Activity:
@@ -196,7 +196,7 @@ async def test_lists_that_were_open_go_on_when_writing_is_opened(url: str, tmp_p
         await pilot.press("o", "down", "up")
         await until(pilot, "opens read-only")
         await pilot.click("#choices", offset=(5, 1))
-        await until(pilot, "this is prod-eu")
+        await until(pilot, "connected to prod-eu")
 
 
 async def test_a_queue_of_another_server_is_another_queue(

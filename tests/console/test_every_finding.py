@@ -10,11 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from qdeck._agent.metrics import expose
-from qdeck._deck import history
 from qdeck._engine import keys
+from qdeck._server import history
 from qdeck.admin import Code, Reader, Status, Writer
-from qdeck_console.judging import Judge, Severity
 from qdeck_console.presenters import frame, health
+from qdeck_console.queue_findings import Judge, Severity
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from support.servers import Server
 
 ROLES = {Status.HEALTHY: "text", Status.DEGRADED: "warn", Status.UNHEALTHY: "bad"}
-OF_SERVERS = {Code.REPLICA, Code.LOADING, Code.SAVE_FAILED, Code.NOT_PERSISTED, Code.EVICTION, Code.MEMORY}
+OF_SERVERS = {
+    Code.REPLICA, Code.LOADING, Code.SAVE_FAILED, Code.NOT_PERSISTED, Code.EVICTION, Code.MEMORY, Code.UNKNOWN_SYSTEM,
+}  # fmt: skip
 
 
 def _counts(yard: Yard, **counts: int) -> None:

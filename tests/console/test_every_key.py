@@ -26,7 +26,7 @@ from qdeck_console.actions import (
     TABS,
     WORKERS,
 )  # fmt: skip
-from qdeck_console.leaving import Left
+from qdeck_console.departed_jobs import GoneJob
 from qdeck_console.screens.activity import BatchScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.prompt import Prompt
@@ -64,11 +64,11 @@ async def queues(walk: Walk) -> None:
     """Queues: sort, pause, retry all dead, move all that waits, tasks, undo, open."""
     await walk.key("s", "sorted by name")
     await walk.key("g")
-    await walk.key("p", "paused")
+    await walk.answer("p", "enter", wanted="paused")
     with Writer(walk.url) as deck:
         assert [str(row.ref) for row in deck.snapshot().queues if row.paused] == [walk.view.cursor]
     await walk.key("p", "resumed")
-    await walk.key("u", "this console did nothing yet")
+    await walk.key("u", "nothing to undo")
     await whole_queue(walk)
     await walk.key("t", partial(walk.shows, TemporaryQueuesScreen))
     await walk.back_here()
@@ -88,9 +88,9 @@ async def whole_queue(walk: Walk) -> None:
 
 async def a_queue(walk: Walk) -> None:
     """A queue's page: pause, retry all dead, move all that waits, on to its jobs."""
-    await walk.key("p", "p resume")
+    await walk.answer("p", "enter", wanted="p resume")
     await walk.key("p", "p pause")
-    await walk.key("u", "this console did nothing yet")
+    await walk.key("u", "nothing to undo")
     await whole_queue(walk)
     await walk.key("enter", lambda: walk.app.current_mode == JOBS)
     await command(walk.pilot, f"queue {QUEUE}")
@@ -150,7 +150,7 @@ async def jobs(walk: Walk) -> None:
     await walk.key("m", lambda: walk.app.screen is not walk.screen)
     await walk.back_here()
     await walk.key("c", DONE)
-    await walk.key("p", "paused")
+    await walk.answer("p", "enter", wanted="paused")
     await walk.key("p", "resumed")
     await choose(walk, "dead")
     for there, back in (("tab", "shift+tab"), ("right", "left")):
@@ -166,15 +166,15 @@ async def stuck(walk: Walk) -> None:
     await marks(walk)
     await walk.key("enter", partial(walk.shows, JobScreen))
     await walk.back_here()
-    await walk.key("c", "asked to stop; that is not undone")
+    await walk.key("c", "requested to stop; undo does not restart")
     await walk.back_here()
-    await walk.key("r", "loses it for good")
+    await walk.key("r", "its worker loses the job")
     await walk.pilot.press("tab", "enter")
     await until(walk.pilot, "1 requeued")
     assert walk.state_of(walk.scene.stuck) == "ready"
     await walk.key("u", walk.screen.why_not("undo") or "u again undoes")
     run(walk.url, transitions.poll(QUEUE, "gone-1", 1, free_slots=1, lease_ms=1))
-    await until(walk.pilot, lambda: not isinstance(walk.view.row, Left | None))  # what it was before is gone
+    await until(walk.pilot, lambda: not isinstance(walk.view.row, GoneJob | None))  # what it was before is gone
     await walk.key("b", DONE)
 
 
@@ -206,7 +206,7 @@ async def purge(walk: Walk) -> None:
     await walk.key("space", "■ running without owner")
     await walk.key("e", "for this run")
     await walk.back_here()
-    await walk.key("S", "nothing was changed for this run")
+    await walk.key("S", "nothing to save")
     await walk.key("d", "1 removed")
     for key in ("tab", "shift+tab", "left", "right"):
         await walk.key(key, partial(walk.left, walk.view))
@@ -227,13 +227,13 @@ async def entries(walk: Walk) -> None:
 
 async def schedules(walk: Walk) -> None:
     """Schedules: run now, pause, resume, edit, open the job that was made."""
-    await walk.key("enter", "it made no job yet")
+    await walk.key("enter", "the schedule made no job yet")
     await walk.key("n", "made cron:")
     await walk.key("p", "is paused")
     await walk.key("p", "is resumed")
-    await walk.key("e", "Turns from now on")
+    await walk.key("e", "The new rule applies")
     await walk.back_here()
-    await walk.key("u", "this console did nothing yet")
+    await walk.key("u", "nothing to undo")
 
 
 async def workers(walk: Walk) -> None:
@@ -245,9 +245,9 @@ async def workers(walk: Walk) -> None:
 
 async def a_worker(walk: Walk) -> None:
     """A worker: quiet, stop, the job that it runs."""
-    await walk.key("p", "was asked to take nothing new")
-    await walk.key("x", "was asked to finish and end")
-    await walk.key("u", "this console did nothing yet")
+    await walk.answer("p", "tab", "enter", wanted="quiet requested")
+    await walk.answer("x", "tab", "enter", wanted="stop requested")
+    await walk.key("u", "nothing to undo")
     if isinstance(walk.screen, WorkerScreen):
         await walk.key("enter", partial(walk.shows, JobScreen))
         await walk.back_here()
@@ -255,7 +255,7 @@ async def a_worker(walk: Walk) -> None:
 
 async def health(walk: Walk) -> None:
     """Health: the temporary queues, and what is behind a check."""
-    await walk.key("u", "this console did nothing yet")
+    await walk.key("u", "nothing to undo")
     await walk.key("t", partial(walk.shows, TemporaryQueuesScreen))
     await walk.back_here()
     await walk.key("g")

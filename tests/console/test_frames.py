@@ -1,4 +1,4 @@
-"""The README's pictures are of the console as it is now: cell for cell, the demo's queues at one moment.
+"""The pictures of the documentation are of the console as it is now: cell for cell, the demo's queues at one moment.
 
 What every screen shows is in `characterisation/rows`. `python screenshots/make.py` makes the pictures anew.
 """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from qdeck.admin import NATIVE, QueueRef, QueueRow, Sample, ServerInfo, Snapshot, Status, Totals
 from qdeck_console.history import SAMPLES, History, Pasts
-from qdeck_console.judging import Judge
+from qdeck_console.queue_findings import Judge
 
 Q, OTHER = QueueRef(NATIVE, "demo:dev:mail:actions"), QueueRef(NATIVE, "demo:dev:search:actions")
 
 
-def picture(at_s: float, *rows: QueueRow, fresh: frozenset[QueueRef] | None = None) -> Snapshot:
+def feed_state(at_s: float, *rows: QueueRow, fresh: frozenset[QueueRef] | None = None) -> Snapshot:
     return Snapshot(
         at_ms=int(at_s * 1000), server=ServerInfo(), status=Status.HEALTHY, findings=(), adapters=("native",),
         totals=Totals(), queues=rows, fresh=fresh,
@@ -21,7 +21,7 @@ def row(ready: int, *, name: str = Q.name) -> QueueRow:
 
 
 def take(history: History, at_s: float, *rows: QueueRow, fresh: frozenset[QueueRef] | None = None) -> None:
-    for _ in history.steps(picture(at_s, *rows, fresh=fresh), at_s):
+    for _ in history.steps(feed_state(at_s, *rows, fresh=fresh), at_s):
         pass
 
 
@@ -94,7 +94,7 @@ def test_a_queue_that_is_as_it_was_is_not_judged_again() -> None:
     first, still = row(1), row(1, name=OTHER.name)
     for rows in ((first, still), (row(2), still)):
         before = judge.judged
-        for _ in judge.steps(picture(1.0, *rows)):
+        for _ in judge.steps(feed_state(1.0, *rows)):
             pass
     assert judge.judged.entries[1] is before.entries[1]
     assert judge.judged.entries[0].row.ready == 2

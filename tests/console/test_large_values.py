@@ -10,7 +10,7 @@ import pytest
 
 from core._operations.yard import Yard
 from qdeck._engine import keys
-from qdeck.adapters.native.window import read_stretch
+from qdeck.adapters.native.list_window import read_stretch
 from qdeck.admin import Writer
 from support.screens import console, until
 

@@ -12,7 +12,7 @@ import pytest
 
 from qdeck import NotAllowed, ServerUnreachable, UnreachableCause
 from qdeck.admin import ServerInfo, Snapshot, Status, Totals, Writer
-from qdeck_console.feed import INTERVAL_S, Feed, Picture, Query
+from qdeck_console.feed import INTERVAL_S, Feed, FeedState, Query
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.no_queues import no_queues_lines
 from support.proxy import FaultProxy
@@ -35,7 +35,7 @@ def test_the_cause_is_told_in_few_words_and_never_cut_for_less() -> None:
     told = "redis://h:6379/0 cannot be reached: Error 111 connecting to h:6379. Connect call failed"
 
     def problem(text: str, cause: UnreachableCause = UnreachableCause.UNKNOWN, server: str = "h:1") -> str:
-        return frame.problem(Picture(problem=text, cause=cause, server=server))
+        return frame.problem(FeedState(problem=text, cause=cause, server=server))
 
     assert problem(told, UnreachableCause.REFUSED, "h:6379") == "connection refused by h:6379"
     assert problem("any text", UnreachableCause.TIMED_OUT) == "no answer from h:1"
@@ -43,24 +43,24 @@ def test_the_cause_is_told_in_few_words_and_never_cut_for_less() -> None:
     assert problem("any text", UnreachableCause.NO_SUCH_HOST) == "no such host: h:1"
     assert problem("a socket file", UnreachableCause.REFUSED, "") == "a socket file"
     assert problem("redis://reset:1 cannot be reached: refused") == "redis://reset:1 cannot be reached: refused"
-    assert problem("the server does not allow this: no HGETALL") == "no HGETALL"
+    assert problem("not allowed by the server: no HGETALL") == "no HGETALL"
     assert problem("something else") == "something else"
     snapshot: Any = SimpleNamespace()
-    lost = Picture(
+    lost = FeedState(
         snapshot=snapshot, problem=told, kind="server lost", cause=UnreachableCause.REFUSED, server="h:6379", tries=4,
         retry_at=8.0, pause_s=4.0,
     )  # fmt: skip
     for cells in (60, 80, 99, 100, 120, 139, 140, 160):
         line = words(frame.verdict(lost, cells, now=5.0))
         assert len(line) == cells
-        assert "again in 3 s" in line
+        assert "retrying in 3 s" in line
         assert "connection refused by h:6379" in line or cells < 80
-        assert ("everything below is from" in line) is (cells >= 120)
-    long = Picture(snapshot=snapshot, problem="x" * 90, kind="not allowed", retry_at=8.0, pause_s=4.0)
+        assert ("data from" in line) is (cells >= 120)
+    long = FeedState(snapshot=snapshot, problem="x" * 90, kind="not allowed", retry_at=8.0, pause_s=4.0)
     line = words(frame.verdict(long, 160, now=8.0))
     assert "✗ not allowed" in line
-    assert "trying now" in line
-    assert "everything" not in line
+    assert "retrying now" in line
+    assert " old)" not in line, "the cause comes first"
 
 
 async def test_the_pauses_grow_to_ten_seconds_and_looking_around_does_not_lengthen_them() -> None:
@@ -70,17 +70,17 @@ async def test_the_pauses_grow_to_ten_seconds_and_looking_around_does_not_length
         raise errors.pop(0)
 
     feed = Feed(look, lambda _picture: None)
-    pauses = [await feed._tick(0.0) and feed.picture.pause_s for _ in range(8)]
+    pauses = [await feed._tick(0.0) and feed.state.pause_s for _ in range(8)]
     assert pauses == [0.5, 1, 2, 4, 8, 10, 10, 10]
-    assert feed.picture.kind == "server lost"
+    assert feed.state.kind == "server lost"
     feed.want(None)
     assert not feed._wake.is_set()
     feed.poke()
     assert feed._wake.is_set()
     await feed._tick(0.0)
-    assert feed.picture.kind == "not allowed"
+    assert feed.state.kind == "not allowed"
     await feed._tick(0.0)
-    assert feed.picture.kind == "not readable"
+    assert feed.state.kind == "not readable"
 
 
 def numbered(number: int) -> Snapshot:
@@ -92,7 +92,7 @@ def numbered(number: int) -> Snapshot:
 
 async def test_a_snapshot_whose_second_read_fails_is_never_shown() -> None:
     """What a screen reads besides the queues belongs to the same snapshot: both are new, or both are old and stale."""
-    numbers, published, halfway = iter(range(1, 10)), list[Picture](), list[Picture]()
+    numbers, published, halfway = iter(range(1, 10)), list[FeedState](), list[FeedState]()
     failing = False
 
     async def look() -> Snapshot:
@@ -100,7 +100,7 @@ async def test_a_snapshot_whose_second_read_fails_is_never_shown() -> None:
 
     async def second(snapshot: Snapshot) -> str:
         await asyncio.sleep(0)
-        halfway.append(feed.picture)
+        halfway.append(feed.state)
         if failing:
             raise ServerUnreachable("gone between the two reads")
         return f"rows of {snapshot.at_ms}"
@@ -111,16 +111,18 @@ async def test_a_snapshot_whose_second_read_fails_is_never_shown() -> None:
     failing = True
     for _ in range(2):
         await feed._tick(time.monotonic())
-        assert feed.picture.snapshot == numbered(1)
-        assert feed.picture.result == "rows of 1"
-        assert feed.picture.is_lost, "and is marked as old"
+        assert feed.state.snapshot == numbered(1)
+        assert feed.state.result == "rows of 1"
+        assert feed.state.is_lost, "and is marked as old"
     failing = False
     await feed._tick(time.monotonic())
-    assert feed.picture.snapshot == numbered(4)
-    assert feed.picture.result == "rows of 4"
-    assert not feed.picture.is_lost
-    for picture in halfway[1:]:
-        assert picture.result == f"rows of {picture.snapshot.at_ms}" if picture.snapshot else True, "never half of it"
+    assert feed.state.snapshot == numbered(4)
+    assert feed.state.result == "rows of 4"
+    assert not feed.state.is_lost
+    for feed_state in halfway[1:]:
+        assert feed_state.result == f"rows of {feed_state.snapshot.at_ms}" if feed_state.snapshot else True, (
+            "never half of it"
+        )
 
 
 @pytest.mark.slow
@@ -193,12 +195,12 @@ async def test_each_screen_keeps_what_it_saw_until_the_server_is_back(make_serve
             tries = app.latest.tries
             for key in "9393":
                 await pilot.press(key)
-                await until(pilot, "nothing of this was read")
+                await until(pilot, "not read yet")
             assert app.latest.tries <= tries + 2, "looking around is no try"
             proxy.heal()
             await pilot.press("colon", *"reconnect", "enter")
             await until(pilot, lambda: not app.shown.is_lost)
-            await until(pilot, lambda: "owner gone" in text(app) or "is stuck" in text(app))
+            await until(pilot, lambda: "worker lost" in text(app) or "is stuck" in text(app))
 
 
 async def test_rights_taken_away_are_told_on_each_screen_and_come_back(url: str, raw: redis.Redis) -> None:
@@ -209,7 +211,7 @@ async def test_rights_taken_away_are_told_on_each_screen_and_come_back(url: str,
         await until(pilot, "eviction policy")
         raw.execute_command("ACL", "SETUSER", "op", "-info", "-slowlog")
         seen = await until(pilot, "SLOWLOG is not allowed")
-        assert "not known" in seen
+        assert "unknown" in seen
         assert "pw@" not in seen
         await pilot.press("4")
         await until(pilot, "1–")
@@ -227,12 +229,12 @@ async def test_rights_taken_away_are_told_on_each_screen_and_come_back(url: str,
 async def test_a_server_without_queues_says_what_now(url: str, raw: redis.Redis, size: tuple[int, int]) -> None:
     raw.set("else", "1")
     async with console(url, size=size) as pilot:
-        await until(pilot, "No queues here yet")
+        await until(pilot, "No queues")
         await until(pilot, lambda: "s sort" not in text(app_of(pilot)))  # there is none to be sorted
         assert all(len(line) == size[0] for line in lines(app_of(pilot)))
         if size[1] > 16:
             seen = await until(pilot, "holds 1 key")
-            for word in ("looked for", "qdeck:queues", "what now", "qdeck demo", "Looking never writes"):
+            for word in ("looked for", "qdeck:queues", "what now", "qdeck demo", "Reading changes nothing"):
                 assert word in seen, word
         fill(url)
         await until(pilot, "watch")

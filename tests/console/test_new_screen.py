@@ -1,4 +1,4 @@
-"""The screen of console/docs/new-screen.md, added to a copy of the console as the page says: a module and two lines."""
+"""The screen of the page on adding one, added to a copy of the console as the page says: a module and two lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qdeck.admin import Writer
 from support.screens import MAIL, SEARCH, fill
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGE: Final = ROOT / "console" / "docs" / "new-screen.md"
+PAGE: Final = ROOT / "console" / "docs" / "how-to" / "add-a-screen.md"
 _CODE: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 

@@ -69,7 +69,7 @@ def test_a_command_over_all_queues_names_it_and_shows_the_others(
         rows = ran.json["queues"] if isinstance(ran.json, dict) else ran.json
         found = {row["name"]: row for row in rows}
         assert found[SEARCH]["ready"] == 40
-        assert found[HOOKS]["dead"] is None, "what it holds is not known"
+        assert found[HOOKS]["dead"] is None, "what it holds is unknown"
 
 
 PARTS = [("dead",), ("dead", "--group"), ("dead", "export"), ("stuck",), ("find", "some-id"), ("doctor",)]
@@ -136,7 +136,7 @@ def test_a_list_over_all_queues_names_a_queue_with_a_key_of_another_type(
     raw.set(keys.key(HOOKS, part), "text")
     if command == ("dead", "--group") and part == "head":
         return  # groups are counted without it
-    check_named(qdeck, url, command, HOOKS, "another kind of data")
+    check_named(qdeck, url, command, HOOKS, "another type")
 
 
 @pytest.mark.parametrize("command", [("stuck",), ("doctor",)])
@@ -147,7 +147,7 @@ def test_stuck_and_doctor_name_a_queue_with_a_key_of_another_type(
     fill(url)
     raw.delete(keys.key(MAIL, part))
     raw.set(keys.key(MAIL, part), "text")
-    check_named(qdeck, url, command, MAIL, "another kind of data")
+    check_named(qdeck, url, command, MAIL, "another type")
 
 
 def test_counters_that_are_no_numbers_do_not_hide_the_dead_letters(

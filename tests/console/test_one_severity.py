@@ -7,12 +7,12 @@ from typing import Final
 import pytest
 
 from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, State, Status
-from qdeck_console.feed import Picture
-from qdeck_console.judging import Judge, JudgedQueue, Severity
-from qdeck_console.presenters import frame, health, jobs, queue_detail
-from qdeck_console.presenters.parts import PLAIN
-from qdeck_console.presenters.queues import Drawer
+from qdeck_console.feed import FeedState
+from qdeck_console.presenters import frame, health, jobs, queue_detail, queues
+from qdeck_console.presenters.line_parts import PLAIN
+from qdeck_console.presenters.queues import QueueView
 from qdeck_console.presenters.server import server_lines
+from qdeck_console.queue_findings import Judge, JudgedQueue, Severity
 from support.verdicts import judge
 
 Q: Final = "shop:mail:actions"
@@ -45,6 +45,8 @@ def test_every_face_shows_the_severity_of_the_finding(kind: str, count: int, exp
     assert frame.role_of(seen, code) == ROLES[expected]
     [check] = [row for row in health.rows(seen) if row.check == NAMES[kind]]
     assert (check.status, check.value) == (expected, count)
+    [word] = [label for label, _, _, group in health.heads(health.rows(seen)) if check in group]
+    assert word == entry.severity.label
 
 
 def test_a_row_follows_the_findings_on_all_queues_though_it_did_not_change() -> None:
@@ -86,7 +88,7 @@ def test_what_is_wrong_with_a_queue_colours_no_other_number_of_it() -> None:
     [entry] = judged(Judge(), seen)
     assert entry.severity is Severity.ACT
     assert [entry.worst(code) for code in (Code.NO_WORKER, Code.DEAD)] == [Severity.ACT, Severity.FINE]
-    shown = queue_detail.detail(entry, Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True), 60)
+    shown = queue_detail.detail(entry, QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True), 60)
     assert ("no worker", "bad") in [piece for line in shown for piece in line]
     assert ("2", "text") in [piece for line in shown if line and line[0][0] == "dead letters" for piece in line]
 
@@ -96,5 +98,13 @@ def test_the_jobs_of_a_queue_are_headed_in_the_colours_of_its_findings(dead: int
     seen = judge(QueueRow(name=Q, ready=0, workers=0, dead=dead))
     [entry] = judged(Judge(), seen)
     assert (f"{dead:,}", role) in jobs.states_line(State.READY, entry, 160)
-    title = jobs.title_line(entry.row.ref, entry, 160, hide=PLAIN)
-    assert ("  ·  no worker serves it", "muted") in title, "nothing waits for one"
+    title = jobs.title_line(entry.row.ref, entry, 160, naming=PLAIN)
+    assert ("  ·  no worker", "muted") in title, "nothing waits for one"
+
+
+def test_a_queue_says_how_long_until_it_is_empty_only_while_workers_serve_it() -> None:
+    for workers, came, left, told in (
+        (2, 3.0, 1.0, "growing"), (2, 1.0, 1.0, "steady"), (2, 0.0, 10.0, "10s"), (0, 0.0, 10.0, "–"),
+    ):  # fmt: skip
+        [entry] = judged(Judge(), judge(QueueRow(name=Q, ready=100, workers=workers, in_per_s=came, out_per_s=left)))
+        assert "".join(text for text, _ in queues.empty_in(entry)) == told

@@ -9,7 +9,7 @@ import pytest
 from characterisation.seed import fill
 from characterisation.seed_native import MAIL
 from qdeck.admin import ADAPTERS, QueueRef, Writer
-from qdeck_console.judging import JudgedQueue
+from qdeck_console.queue_findings import JudgedQueue
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from textual.css.parse import parse
 
 from qdeck import InvalidOption
-from qdeck_console import commanding, startup
+from qdeck_console import palette_actions, startup
 from qdeck_console.__main__ import main
 from qdeck_console.actions import TABS
 from qdeck_console.app import ConsoleApp
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # What takes long to load, and whatever brings it along.
 LATE = (
-    "redis", "qdeck._engine.transitions", "qdeck._deck.model", "qdeck._filter.filter", "qdeck._operations.model",
+    "redis", "qdeck._engine.transitions", "qdeck._model.values", "qdeck._filter.filter", "qdeck._operations.model",
     "qdeck.adapters.adapter", "qdeck.adapters.model", "qdeck_console.operations", "qdeck_console.screens.dead",
     "qdeck_console.screens.prompt", "qdeck_console.screens.help", "textual.widgets._text_area",
     "croniter", "zoneinfo", "json",
@@ -39,8 +39,8 @@ LATE = (
 def test_the_first_frame_needs_nothing_that_reads_a_server() -> None:
     code = f"""
 import sys
-from qdeck_console.cli.start import open_console
-from qdeck_console.running import run_console
+from qdeck_console.cli.open_console import open_console
+from qdeck_console.run_console import run_console
 from qdeck_console.screens.queues import QueuesScreen
 print([name for name in {LATE!r} if name in sys.modules])
 """
@@ -104,7 +104,7 @@ async def test_a_key_that_asks_for_a_deck_that_cannot_be_leaves_why(monkeypatch:
         raise wrong
 
     monkeypatch.setattr(ConsoleApp, "_begin", lambda _app: None)  # the key comes first
-    monkeypatch.setattr(commanding, "why_not", lambda console, _word: str(console.reader))
+    monkeypatch.setattr(palette_actions, "why_not", lambda console, _word: str(console.reader))
     monkeypatch.setattr(Contexts, "open", fail)
     app = app_on("redis://127.0.0.1:1")
     async with app.run_test(size=(80, 24)):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import NotAllowed
-from qdeck._deck import activity_log
-from qdeck._files import private_folder
 from qdeck._operations.planfile import plans_dir
+from qdeck._private_files import private_folder
+from qdeck._server import activity_log
 from qdeck.adapters import discovery
 from qdeck.admin import state_dir
 

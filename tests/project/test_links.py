@@ -27,3 +27,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         found = (page.parent / target).resolve() if target else page
         assert found.exists(), f"{target} is not there"
         assert not anchor or anchor in anchors(found), f"{target}#{anchor} is no heading"
+
+
+@pytest.mark.parametrize("half", ["core", "console"])
+def test_the_index_has_every_page(half: str) -> None:
+    folder = ROOT / half / "docs"
+    index = folder / "README.md"
+    linked = {(folder / target).resolve() for target, _ in _LINK.findall(index.read_text("utf-8"))}
+    assert [str(page) for page in folder.rglob("*.md") if page != index and page not in linked] == []

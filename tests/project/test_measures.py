@@ -69,11 +69,11 @@ def test_no_module_is_in_an_import_cycle(folder: str, package: str) -> None:
 
 def test_private_modules_that_are_imported() -> None:
     core = {
-        name: tree("") for name in ("qdeck", "qdeck._deck", "qdeck._deck.model", "qdeck.admin", "qdeck._queue_names")
+        name: tree("") for name in ("qdeck", "qdeck._model", "qdeck._model.values", "qdeck.admin", "qdeck._queue_names")
     }
     console = {
-        "qdeck_console.a": tree("from qdeck._deck import model\nfrom qdeck import _queue_names"),
-        "qdeck_console.b": tree("if TYPE_CHECKING:\n    from qdeck._deck.model import Row"),
+        "qdeck_console.a": tree("from qdeck._model import values\nfrom qdeck import _queue_names"),
+        "qdeck_console.b": tree("if TYPE_CHECKING:\n    from qdeck._model.values import Row"),
         "qdeck_console.c": tree("from qdeck.admin import Reader\nfrom qdeck import __version__"),
     }
     assert measures.private_modules(console, core) == (2, 2)
@@ -111,8 +111,8 @@ def test_the_longest_chain_of_super() -> None:
 
 def test_private_imports_in_tests(tmp_path: Path) -> None:
     for name, text in {
-        "core/_engine/test_a.py": "from qdeck._engine import transitions\nfrom qdeck._deck.deck import Deck",
-        "console/test_b.py": "from qdeck import _queue_names\nimport qdeck._files",
+        "core/_engine/test_a.py": "from qdeck._engine import transitions\nfrom qdeck._model.deck import Deck",
+        "console/test_b.py": "from qdeck import _queue_names\nimport qdeck._private_files",
         "core/test_queue_names.py": "from qdeck import _queue_names, __version__",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -253,7 +253,7 @@ def test_other_adapters_say_that_they_are_not_on_cluster(cluster: Cluster) -> No
 
 
 def test_a_server_of_its_own_is_no_cluster(url: str) -> None:
-    with pytest.raises(qdeck.QdeckError, match="no cluster") as caught:
+    with pytest.raises(qdeck.QdeckError, match="not a cluster") as caught:
         Writer(url.replace("redis://", "redis+cluster://")).snapshot()
     assert "redis://" in caught.value.hint
 

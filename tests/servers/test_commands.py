@@ -39,7 +39,7 @@ def test_a_round_of_commands(on_cluster: Callable[..., Ran]) -> None:
     assert status["server"]["mode"] == "cluster"
     assert on_cluster("dead", "retry", "--yes", "--json").json["applied"] == 12
     assert on_cluster("status", "--json").json["totals"]["dead"] == 0
-    assert on_cluster("undo", "--json").json["restored"] == 12
+    assert on_cluster("undo", "--yes", "--json").json["restored"] == 12
     assert on_cluster("status", "--json").json["totals"]["dead"] == 12
     made = on_cluster("enqueue", MAIL, "send", "--json").json
     assert on_cluster("find", made["id"], "--json").json[0]["queue"] == MAIL

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from qdeck import NotAllowed, QdeckError
-from qdeck._deck import server_identity
+from qdeck._server import server_identity
 from qdeck._settings import read_text
 from qdeck.admin import AsyncWriter, Writer
 from support.clusters import wait_for
@@ -44,7 +44,7 @@ def refused(
 
     def check(production: str, url: str) -> None:
         (tmp_path / "c.toml").write_text(f'[contexts.shop]\nurl = "{production}"\nenvironment = "production"\n')
-        for line in ("enqueue shop:mail:actions send", "clean t-1 --idle 0", "queues pause shop:mail:actions"):
+        for line in ("enqueue shop:mail:actions send", "clean t-1 --idle 0 --yes", "queues pause shop:mail:actions"):
             ran = qdeck(*line.split(), "--config", "c.toml", "--url", url)
             assert ran.code == 77, (line, ran)
             assert "is the server of the production context 'shop'" in ran.err

@@ -59,14 +59,14 @@ async def _aenqueue(url: str) -> None:
 def test_a_server_where_sentinels_are_named(url: str) -> None:
     where = url.split("/")[2]
     said = told(f"redis+sentinel://{where}/{MASTER}")
-    assert "leads to a server, not to its Sentinels" in said
-    assert "write redis:// for one server" in said
+    assert "is a server, not a Sentinel" in said
+    assert "Write redis:// for one server" in said
 
 
 def test_a_sentinel_where_servers_are_named(sentinel: Sentinel) -> None:
     where = sentinel.url.split("/")[2]
     assert "write redis+sentinel://host/service" in told(f"redis://{where}")
-    assert "is no server of a cluster" in told(f"redis+cluster://{where}")
+    assert "is not a server of a cluster" in told(f"redis+cluster://{where}")
 
 
 def test_one_sentinel_that_answers_is_enough(sentinel: Sentinel) -> None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from core._operations.yard import Yard
 from qdeck._agent import health_record
 from qdeck._agent.history_sampler import HistorySampler
-from qdeck._deck import agent_tasks, finding_times
 from qdeck._engine import keys
 from qdeck._engine.keys import MAINTENANCE_TASKS
 from qdeck._schedules import store
+from qdeck._server import agent_tasks, finding_times
 from qdeck.admin import Definition, Writer
 from qdeck.messages import _registry as registry
 

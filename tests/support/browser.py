@@ -75,7 +75,7 @@ class Page:
             await self.call("Input.dispatchKeyEvent", type="keyDown", **known)
             await self.call("Input.dispatchKeyEvent", type="keyUp", key=name, windowsVirtualKeyCode=code)
 
-    async def picture(self) -> bytes:
+    async def feed_state(self) -> bytes:
         return base64.b64decode((await self.call("Page.captureScreenshot", format="png"))["data"])
 
     async def until(self, condition: Callable[[], object], seconds: float = 30.0) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from qdeck_console.embedded import server_binary
+from qdeck_console.embedded_server import server_binary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

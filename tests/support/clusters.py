@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import redis
 from redis.crc import key_slot
 
-from qdeck_console.embedded import HOST, EmbeddedServer
 from qdeck_console.embedded_cluster import EmbeddedCluster, ask
+from qdeck_console.embedded_server import HOST, EmbeddedServer
 from support.servers import Server
 from support.waiting import wait_until
 

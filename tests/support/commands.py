@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qdeck._settings import trust
+from qdeck._settings import trusted_files
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
@@ -42,4 +42,4 @@ def runner(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 def write_trusted(file: Path, text: str) -> None:
     """Writes a configuration that is read in its directory, because its user trusts it."""
     file.write_text(text, "utf-8")
-    trust.add(file, file.read_bytes())
+    trusted_files.add(file, file.read_bytes())

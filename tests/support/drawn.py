@@ -114,7 +114,7 @@ class LosingReader(StillReader):
             if self.refused:
                 await asyncio.Event().wait()
             self.refused = True
-            told = f"redis://{SERVER} cannot be reached: Error 111 connecting to {SERVER}."
+            told = f"redis://{SERVER} cannot be reached: connection refused"
             raise ServerUnreachable(told, cause=UnreachableCause.REFUSED, server=SERVER.partition("/")[0])
         return await super().run(program)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-COMMANDS: Final = ROOT / "console" / "docs" / "commands.md"
+COMMANDS: Final = ROOT / "console" / "docs" / "reference" / "json.md"
 _CELL: Final = re.compile(r"(?<!\\)\|")
 _TOKEN: Final = re.compile(r"\s*(<[^>]*>|[A-Za-z_]+|[{}\[\],])")
 Shape = dict[str, Any] | list[Any] | None  # an object's fields, a list's entries (or none), or any value
@@ -31,7 +31,7 @@ def tables(path: Path, heading: str) -> list[list[str]]:
 
 def commands() -> list[Row]:
     """The commands that look and that act, with the shape of their JSON and the exit codes that mean something."""
-    rows = [row for heading in ("Looking", "Acting") for row in tables(COMMANDS, heading)]
+    rows = [row for heading in ("Commands that read", "Commands that act") for row in tables(COMMANDS, heading)]
     return [
         Row(row[0].strip("`").removeprefix("qdeck "), row[2], tuple(int(n) for n in re.findall(r"\b\d\b", row[3])))
         for row in rows

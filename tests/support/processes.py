@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from qdeck_console.embedded import dying_with_parent
+from qdeck_console.embedded_server import dying_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

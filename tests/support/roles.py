@@ -20,7 +20,7 @@ class Roles:
     def make(self, role: str, *, prefix: str = "", **options: Any) -> str:
         """Return the url of a user with the published line of a role; what was refused before is forgotten.
 
-        The prefix is written into the patterns as docs/rights.md says.
+        The prefix is written into the patterns as docs/how-to/give-rights.md says.
         """
         line = role_rights.line(role, **options)
         if prefix:

@@ -94,7 +94,7 @@ def contexts_of(file: Path, text: str, name: str) -> Contexts:
 
 
 async def dry_run(pilot: Pilot[int], wanted: str) -> PurgeScreen:
-    """On Purge, a dry run that takes whatever is ready, until it says what would go."""
+    """On Purge, a dry run that takes whatever is ready, until it says what would be purged."""
     await until(pilot, "no plan yet")
     screen = app_of(pilot).screen
     assert isinstance(screen, PurgeScreen)

@@ -10,7 +10,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from qdeck_console.embedded import EmbeddedServer
+from qdeck_console.embedded_server import EmbeddedServer
 
 if TYPE_CHECKING:
     import subprocess

@@ -22,18 +22,17 @@ from unittest import mock
 
 import msgspec
 
-from qdeck._deck import history
 from qdeck._engine import codec, keys, programs, transitions
 from qdeck._operations import batches
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._redis.commands import Offload, Pause, Request, raw_of, request_of
+from qdeck._server import history
 from qdeck.admin import NATIVE, AsyncWriter, Definition, Limits, NewJob, QueueRef, Sample, Target
 from qdeck.testing import Past
 from qdeck_console import screens
 from qdeck_console.actions import PURGE
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
-from qdeck_console.counted import RequestCost
 from qdeck_console.demo import names, seed
 from qdeck_console.demo.seed import Seeder
 from qdeck_console.presenters.frame import ShownContext
@@ -41,6 +40,7 @@ from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.purge import PurgeScreen
+from qdeck_console.server_cost import RequestCost
 from qdeck_console.textual_compat import strips_of
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def _past(raw: redis.Redis) -> None:
 
 
 # What they show depends on it; in triage, in which order the groups of a slow machine were found.
-_STILL: Final = {"qdeck_console.feed", "qdeck_console.writing", "qdeck_console.triage"}
+_STILL: Final = {"qdeck_console.feed", "qdeck_console.writing", "qdeck_console.dead_groups"}
 
 
 class _StillTime(ModuleType):
@@ -401,12 +401,12 @@ async def _take(pilot: Pilot[int], app: ConsoleApp) -> StillFrame:
 
 async def settle(pilot: Pilot[int], app: ConsoleApp, *, looks: int = 2, longest_s: float = 15.0) -> None:
     """Waits until the screen has what it reads, and two more pictures change nothing."""
-    until, seen, same, picture = time.monotonic() + longest_s, "", 0, app.latest
+    until, seen, same, feed_state = time.monotonic() + longest_s, "", 0, app.latest
     while same < looks and time.monotonic() < until:
         app.feed.poke()
-        while app.latest is picture and time.monotonic() < until:
+        while app.latest is feed_state and time.monotonic() < until:
             await pilot.pause(0.01)
-        picture = app.latest
+        feed_state = app.latest
         await pilot.pause(0.03)
         screen = next((one for one in reversed(app.screen_stack) if isinstance(one, FrameScreen)), None)
         has_all = screen is None or screen.is_read_in(app.shown)

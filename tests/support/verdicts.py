@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._deck.verdict import Standing
+from qdeck._model.verdict import Standing
 from qdeck.admin import QueueRow, ServerInfo, Snapshot
 
 if TYPE_CHECKING:

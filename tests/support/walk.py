@@ -15,6 +15,7 @@ from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.palette import PaletteScreen
+from qdeck_console.screens.prompt import Prompt
 from qdeck_console.widgets.lines import LineList
 from support.scene import QUEUE, Scene, make_scene
 from support.screens import app_in, app_of, contexts_of, lines, shown, text, until
@@ -85,6 +86,12 @@ class Walk:
     def shows(self, kind: type[Screen[Any]]) -> bool:
         """Whether such a screen is in front."""
         return isinstance(self.app.screen, kind)
+
+    async def answer(self, key: str, *answer: str, wanted: str | Callable[[], bool]) -> None:
+        """Press a key that asks, and answer; then wait for its effect."""
+        await self.key(key, partial(self.shows, Prompt))
+        await self.pilot.press(*answer)
+        await self.sees(f"{key} and {' '.join(answer)}", wanted)
 
     async def back_here(self) -> None:
         """Closes what lies over the screen."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
+from datetime import time as time_of_day
 from typing import TYPE_CHECKING
 
 import click
 
-from qdeck.admin import iso
+from qdeck.admin import local_time
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import TextColumn, dumps, note, table, write_text
@@ -21,10 +22,20 @@ _AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)")
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-@command("activity", short_help="The log of operations.")
-@click.option("--since", metavar="WHEN", help="An age (90s 15m 2h 7d) or a time (2026-11-18T12:00).")
+@command("activity", examples=("qdeck activity --since 1h", "qdeck activity --since 2026-11-18T12:00 --json"))
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help=(
+        "Only since an age (90s 15m 2h 7d) or a time (16:00 for today, 2026-11-18T12:00; UTC unless it has an offset). "
+        "Default: all."
+    ),
+)
 def activity(since: str | None) -> None:
-    """The log of operations, oldest first; with --json an entry a line."""
+    """Show the log of operations.
+
+    The oldest come first. With --json each is one line.
+    """
     since_ms = None if since is None else _read_since(since)
     given = settings()
     with given.reader() as reader:
@@ -33,7 +44,7 @@ def activity(since: str | None) -> None:
         for entry in entries:
             write_text(dumps(documents.operation(entry)) + "\n")
     elif not table(_COLUMNS, map(_cells, entries)):
-        note("qdeck: nothing was done")
+        note("qdeck: no operations")
 
 
 def _read_since(text: str) -> int:
@@ -41,19 +52,26 @@ def _read_since(text: str) -> int:
     if found is not None:
         return max(0, time.time_ns() // 1_000_000 - int(float(found[1]) * _UNIT_MS[found[2]]))
     try:
-        moment = datetime.fromisoformat(text.strip())
+        if re.match(r"\d\d:\d\d", text.strip()):
+            clock = time_of_day.fromisoformat(text.strip())
+            moment = datetime.combine(datetime.now(clock.tzinfo or UTC), clock)
+        else:
+            moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        told = f"--since {text!r} is neither an age (90s 15m 2h 7d) nor a time (2026-11-18T12:00)"
-        raise click.UsageError(told, click.get_current_context()) from error
+        message = (
+            f"--since {text!r} is neither an age (90s 15m 2h 7d) nor a time (16:00 for today, 2026-11-18T12:00; "
+            "UTC unless it has an offset)"
+        )
+        raise click.UsageError(message, click.get_current_context()) from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 _COLUMNS = (
-    TextColumn("at"),
+    TextColumn("time"),
     TextColumn("who", most=40),
-    TextColumn("verb"),
+    TextColumn("operation"),
     TextColumn("counts", most=60),
-    TextColumn("outcome"),
+    TextColumn("result"),
     TextColumn("where", most=60),
     TextColumn("batch", most=40),
 )
@@ -63,5 +81,5 @@ def _cells(entry: Activity) -> list[str]:
     counts = " ".join(f"{name}={count:,}" for name, count in entry.counts.items())
     rules = ", ".join(used.rule for used in entry.rules)
     where = entry.filter or entry.detail or rules or " ".join(entry.queues)
-    at = iso(entry.at_ms) or "-"
+    at = local_time(entry.at_ms)
     return [at, f"{entry.who}@{entry.host}", entry.verb, counts, entry.outcome, where, entry.batch or ""]

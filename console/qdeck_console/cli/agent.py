@@ -1,4 +1,4 @@
-"""`qdeck agent`: looks after queues until SIGTERM."""
+"""`qdeck agent`: run maintenance, purges, health checks and metrics."""
 
 from __future__ import annotations
 
@@ -20,22 +20,34 @@ if TYPE_CHECKING:
 _SECONDS = click.FloatRange(min=0, min_open=True)
 
 
-@command("agent", short_help="Auto-purge, health, history, metrics.")
-@click.option("--purge-every", type=_SECONDS, metavar="S", help="Purge every so many seconds; off by default.")
-@click.option("--health-every", type=_SECONDS, metavar="S", help="Judge the health so often; off by default.")
-@click.option("--clean-every", type=_SECONDS, metavar="S", help="Remove expired temporary queues so often.")
-@click.option("--http", metavar="HOST:PORT", help="Serve the API and /metrics; the token is in QDECK_HTTP_TOKEN.")
+@command("agent", examples=("qdeck agent --purge-every 3600 --health-every 60", "qdeck agent --http 127.0.0.1:9090"))
+@click.option("--purge-every", type=_SECONDS, metavar="S", help="Purge every S seconds. Default: qdeck.toml, else off.")
+@click.option(
+    "--health-every",
+    type=_SECONDS,
+    metavar="S",
+    help="Check the health every S seconds. Default: qdeck.toml, else off.",
+)
+@click.option(
+    "--clean-every",
+    type=_SECONDS,
+    metavar="S",
+    help="Remove expired temporary queues every S seconds. Default: qdeck.toml, else off.",
+)
+@click.option(
+    "--http", metavar="HOST:PORT", help="Serve the API and /metrics; the token is $QDECK_HTTP_TOKEN. Default: off."
+)
 def agent(purge_every: float | None, health_every: float | None, clean_every: float | None, http: str | None) -> None:
-    """Looks after all queues until SIGTERM: takes expired leases back, delivers, trims, keeps history.
+    """Run maintenance, purges, health checks and metrics.
 
-    Purge and health run at the intervals of qdeck.toml when it switches them on, or at those given here. Any number
-    of agents may run at once: each run is done by one of them.
+    The agent runs until SIGTERM. It requeues jobs with expired leases, delivers jobs between queues, trims histories
+    and runs schedules. Several agents can run at once: each task is done by one of them.
     """
     given = settings()
     made = _make(purge_every, health_every, clean_every, http)
     if made.run() == "reload":
         sys.stdout.flush()
-        # A new process, because it reads its configuration anew.
+        # A new process, to read the configuration again.
         os.execv(sys.executable, module_command("qdeck_console", *sys.argv[1:]))  # noqa: S606 - ourselves
     if not given.as_json:
         sys.stdout.flush()
@@ -63,7 +75,7 @@ def _make(purge_every: float | None, health_every: float | None, clean_every: fl
 
 
 class _AgentEvents:
-    """Writes what an agent tells, a line each."""
+    """Write the events of an agent, one per line."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -71,7 +83,7 @@ class _AgentEvents:
     def __call__(self, event: dict[str, Any]) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         text = dumps({"at": at, **event}) if self._as_json else self._line(at, event)
-        # Whoever reads may go away: that is no reason to stop.
+        # The reader may exit: the agent goes on.
         with contextlib.suppress(OSError, ValueError):
             encoding = sys.stdout.encoding or "utf-8"
             sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
@@ -79,9 +91,9 @@ class _AgentEvents:
 
     def _line(self, at: str, event: dict[str, Any]) -> str:
         shown = {name: value for name, value in event.items() if name not in ("event", "agent", "task")}
-        rest = "  ".join(f"{name}={_told(value)}" for name, value in shown.items())
+        rest = "  ".join(f"{name}={_shown(value)}" for name, value in shown.items())
         return f"{at}  {safe(event.get('event', '')):9} {safe(event.get('task', '')):8} {rest}".rstrip()
 
 
-def _told(value: object) -> str:
+def _shown(value: object) -> str:
     return safe(dumps(value) if isinstance(value, dict | list | tuple | bool) or value is None else value)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qdeck.admin import iso
+from qdeck.admin import byte_size, counted, iso, local_time
 from qdeck_console import documents
+from qdeck_console.cli.asking import NOT_CHANGED, agrees
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import line, note, safe, write_json
 
@@ -16,40 +17,66 @@ if TYPE_CHECKING:
     from qdeck.messages import Cleaning, CleanReport
 
 
-@command("clean", short_help="Remove the temporary queues of a task, or orphaned ones.")
-@click.argument("task_id", required=False)
-@click.option("--orphans", is_flag=True, help="Queues that no task registered and nothing uses, found by a scan.")
+@command("clean", examples=("qdeck clean order-1841 --dry-run", "qdeck clean --orphans --yes"))
+@click.argument("task_id", required=False, help="Task whose temporary queues are removed.")
+@click.option("--orphans", is_flag=True, help="Scan for unused queues that no task registered.")
 @click.option(
-    "--idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Unused for so long: 60, or a day for orphans."
+    "--idle",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Only queues unused for this long. Default: 60, with --orphans 86400.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed; the default with --orphans.")
-@click.option("--yes", is_flag=True, help="Remove orphaned queues.")
+@click.option("--dry-run", is_flag=True, help="List the queues and remove none.")
+@click.option("--yes", is_flag=True, help="Remove the queues without asking.")
 @click.pass_context
 def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | None, dry_run: bool, yes: bool) -> None:
-    """Remove the idle temporary queues of TASK_ID, and list those in use.
+    """Remove the temporary queues of a task, or orphaned ones.
 
-    A queue that a reader waits on is never removed, nor one that was used within --idle seconds. --orphans removes
-    lists that are named like temporary queues and that no task registered; without --yes it only lists them.
-    Lists that other programs registered in task_queues:TASK_ID are removed too; orphans by the patterns of the
-    adapter lists only with --adapter lists.
-    Copies of what is removed are kept for a day: qdeck undo restores it.
-    Exit code 1: some were left.
+    Lists the queues and asks. Without a terminal it needs --yes.
+
+    The idle queues of TASK_ID are removed, those in use are listed. A queue that a reader waits on is never removed,
+    nor one that was used within --idle seconds. Lists that other programs registered in task_queues:TASK_ID are
+    removed, too.
+
+    --orphans selects lists that are named like temporary queues and that no task registered. With --adapter lists it
+    uses the patterns of that adapter.
+
+    Copies are kept for a day: qdeck undo restores the queues. Exit code 1: some queues were not removed.
     """
     if (task_id is None) != orphans:
         raise click.UsageError("give either TASK_ID or --orphans")
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes exclude each other")
+    if not yes:
+        report = _run(task_id, idle, dry_run=True)
+        _show(report, task_id, idle)
+        if dry_run or not report.removed:
+            ctx.exit(_code(report))
+        if not agrees(f"Remove {counted(report.removed, 'queue')}?"):
+            note("qdeck: nothing was changed; --yes removes them")
+            ctx.exit(NOT_CHANGED)
+    report = _run(task_id, idle, dry_run=False)
+    _show(report, task_id, idle)
+    ctx.exit(_code(report))
+
+
+def _run(task_id: str | None, idle: float | None, *, dry_run: bool) -> CleanReport:
     given = settings()
-    is_plan = dry_run or (orphans and not yes)
-    with given.reader() if is_plan else given.writer() as client:
-        cleaning = _cleaning(task_id, idle, dry_run=is_plan)
+    with given.reader() if dry_run else given.writer() as client:
+        cleaning = _cleaning(task_id, idle, dry_run=dry_run)
         _clean(client, cleaning)
-    report = cleaning.report
-    if given.as_json:
+    return cleaning.report
+
+
+def _code(report: CleanReport) -> int:
+    return 1 if report.in_use or report.kept else 0
+
+
+def _show(report: CleanReport, task_id: str | None, idle: float | None) -> None:
+    if settings().as_json:
         write_json({"task": task_id, **_shape(report)})
     else:
-        _print(report, task_id)
-    ctx.exit(1 if report.in_use or report.kept else 0)
+        _print(report, task_id, idle)
 
 
 def _cleaning(task_id: str | None, idle: float | None, *, dry_run: bool) -> Cleaning:
@@ -90,16 +117,13 @@ def _clean(client: Any, cleaning: Cleaning) -> None:
 
 def _shape(report: CleanReport) -> dict[str, Any]:
     return {
+        "dry_run": report.dry_run,
         "batch": report.batch,
         "applied": 0 if report.dry_run else report.removed,
-        "skipped": [
-            {"id": one.name, "code": one.outcome, "why": one.outcome.why} for one in report.samples if one.outcome.why
-        ],
-        "undo_until": iso(report.undo_until_ms),
+        "would_remove": report.removed if report.dry_run else 0,
         "undoable": report.undoable,
-        "dry_run": report.dry_run,
-        "removed": report.removed,
-        "messages": report.messages,
+        "undo_until": iso(report.undo_until_ms),
+        "messages": None if report.dry_run else report.messages,
         "bytes": report.bytes,
         "in_use": report.in_use,
         "kept": report.kept,
@@ -108,21 +132,25 @@ def _shape(report: CleanReport) -> dict[str, Any]:
     }
 
 
-def _print(report: CleanReport, task_id: str | None) -> None:
-    for one in report.samples:
-        count = "" if one.messages is None else f"{one.messages} messages, "
-        what = f"{count}{one.bytes:,} bytes" if one.bytes else "empty"
-        line(f"{one.outcome.replace('_', ' '):12} {safe(one.name)}  {what}")
+def _print(report: CleanReport, task_id: str | None, idle: float | None) -> None:
     if task_id is not None and not report.samples:
         note(f"qdeck: task {task_id} has no temporary queues")
         return
+    for one in report.samples:
+        count = "" if one.messages is None else f"{counted(one.messages, 'message')}, "
+        what = one.why or (f"{count}{byte_size(one.bytes)}" if one.bytes else "empty")
+        line(f"{one.outcome.replace('_', ' '):12} {safe(one.name)}  {what}")
     verb = "would be removed" if report.dry_run else "removed"
-    line(f"{report.removed:,} {verb}, {report.in_use:,} in use, {report.kept:,} kept; {report.bytes:,} bytes")
+    line(f"{report.removed:,} {verb}, {report.in_use:,} in use, {report.kept:,} kept; {byte_size(report.bytes)}")
+    if recent := sum(one.outcome == "recent" for one in report.samples):
+        limit = f"{60 if idle is None else idle:g} s" if task_id is not None else "--idle seconds"
+        line(
+            f"{recent:,} of those kept were in use within the last {limit}; a smaller --idle removes them, --idle 0 all"
+        )
     if report.undo_until_ms is not None:
-        line(f"qdeck undo {report.batch} puts {report.undoable:,} of them back until {iso(report.undo_until_ms)}")
+        what = counted(report.undoable, "queue")
+        line(f"qdeck undo {report.batch} restores {what} until {local_time(report.undo_until_ms)}")
     lost = report.removed - report.undoable
     if lost:
         what = "would not be" if report.dry_run else "were not"
         line(f"{lost:,} {what} kept for undo: a list of more than 1 MiB is not, nor more than 64 MiB in all")
-    if report.dry_run and task_id is None and report.removed:
-        note("  --yes removes them")

@@ -1,4 +1,4 @@
-"""`qdeck config`: which configuration files are trusted."""
+"""`qdeck config`: trust configuration files."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ from qdeck_console.cli.output import line, safe, write_json
 
 _HERE: Final = "qdeck.toml"
 
-config = VerbGroup("config", short_help="Trusts a qdeck.toml.", help="Trusts a qdeck.toml of a directory.")
+config = VerbGroup("config", help="Trust a configuration file.", examples=("qdeck config trust",))
 
 
-@command("trust", short_help="Trusts a file as it is now.")
-@click.argument("file", metavar="[FILE]", default=_HERE, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--remove", is_flag=True, help="Trusts it no longer.")
+@command("trust", examples=("qdeck config trust", "qdeck config trust --remove ~/old/qdeck.toml"))
+@click.argument(
+    "file",
+    metavar="[FILE]",
+    help="The file. Default: ./qdeck.toml.",
+    default=_HERE,
+    type=click.Path(dir_okay=False, path_type=Path),
+)
+@click.option("--remove", is_flag=True, help="Trust the file no longer.")
 def trust(file: Path, *, remove: bool) -> None:
-    """Trusts ./qdeck.toml, or FILE, as it is now: it is read from then on, until it changes.
+    """Trust a configuration file as it is now.
 
-    A trusted file names servers, and environment variables that are sent to them: read it first.
+    A trusted file is used until it changes. It names servers, and environment
+    variables that are sent to them: read it first.
     """
     from qdeck.admin import distrust_file, read_configuration, trust_file, trusted_path
 
-    found, data = read_configuration(file)  # what is wrong with it is said before anybody relies on it
+    found, data = read_configuration(file)  # report what is wrong with it first
     if remove:
         distrust_file(file)
     else:
@@ -36,7 +43,7 @@ def trust(file: Path, *, remove: bool) -> None:
         write_json({"file": str(path), "trusted": not remove, "contexts": contexts})
         return
     names = f"; contexts: {', '.join(contexts)}" if contexts else ""
-    line(safe(f"{path} is {'no longer trusted' if remove else f'trusted as it is now{names}'}"))
+    line(safe(f"{path} is {'no longer trusted' if remove else f'trusted{names}'}"))
 
 
 config.add_command(trust)

@@ -1,4 +1,4 @@
-"""`qdeck dead`: dead letters, one by one or in groups, and what is done about them."""
+"""`qdeck dead`: list dead letters or their groups, and act on them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qdeck.admin import iso
+from qdeck.admin import counted, local_time
 from qdeck_console import documents
-from qdeck_console.cli.base import CliCommand, VerbGroup, settings
+from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
 from qdeck_console.cli.job import edit_command
 from qdeck_console.cli.jobs import Cut
 from qdeck_console.cli.operate import act, act_options, check_filter, plain_queue, priority_option, where_option
@@ -19,14 +19,23 @@ if TYPE_CHECKING:
 
     from qdeck.admin import Group, JobRecord, Reader
 
-dead = VerbGroup("dead", default="list", help="Dead letters: lists them, or retries, discards, exports, edits them.")
-_TEXT = 200  # characters of a message or a payload that are made ready for a cell
+dead = VerbGroup(
+    "dead",
+    default="list",
+    help="""List, retry, discard, export and edit dead letters.
+
+    `qdeck dead QUEUE` is short for `qdeck dead list QUEUE`. Retry and discard show the plan and ask;
+    --yes skips the question.
+    """,
+    examples=("qdeck dead --group", "qdeck dead retry --where 'error:Timeout*' --rate 5/s --sample 10 --yes"),
+)
+_TEXT = 200  # characters of a message or a payload in a cell
 
 
 def _records(
     reader: Reader, queue: str | None, where: str, limit: int | None, unread: list[str]
 ) -> Iterator[JobRecord]:
-    """The dead letters that match, of a queue or of all; queues that cannot be read are noted in `unread`."""
+    """Yield the dead letters that match, of one queue or of all; add queues that cannot be read to `unread`."""
     from qdeck import QdeckError
     from qdeck.admin import concerns_all, parse, unread_words
 
@@ -53,16 +62,22 @@ def _records(
             return
 
 
-@dead.command("list", cls=CliCommand, short_help="Lists dead letters, or groups of them.")
-@click.argument("queue", required=False)
+@dead.command(
+    "list",
+    cls=CliCommand,
+    examples=("qdeck dead --group", "qdeck dead shop:mail:actions --where 'failed<1h' --limit 20"),
+)
+@click.argument(
+    "queue", shell_complete=suggesting("queues"), required=False, help="Only this queue. Default: all queues."
+)
 @where_option
-@click.option("--group", is_flag=True, help="By error class and shape of message.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
+@click.option("--group", is_flag=True, help="List groups by error class and message shape.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most this many. Default: all.")
 @click.pass_context
 def list_dead(ctx: click.Context, queue: str | None, where: str, limit: int | None, *, group: bool) -> None:
-    """Lists the dead letters of a queue or of all, newest first. The exit code is 1 when a queue cannot be read.
+    """List the dead letters of a queue or of all queues, newest first.
 
-    To act on them: qdeck dead retry|discard|export|edit (see qdeck dead retry --help).
+    Exit code 1: a queue cannot be read.
     """
     check_filter(where)
     if group:
@@ -76,9 +91,9 @@ def list_dead(ctx: click.Context, queue: str | None, where: str, limit: int | No
                 for record in cut:
                     out.add(documents.letter(record))
         elif not table(_COLUMNS, (_cells(record, reader) for record in cut)) and not cut.more and not unread:
-            note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
+            note("qdeck: no dead letters match" if where else "qdeck: no dead letters")
     if cut.more:
-        note(f"qdeck: there are more than these {limit:,} (--limit)")
+        note(f"qdeck: {counted(limit or 0, 'job')} listed, more exist (--limit {limit})")
     ctx.exit(note_unread(unread))
 
 
@@ -95,11 +110,11 @@ _COLUMNS = (
 
 def _cells(record: JobRecord, reader: Reader) -> list[str]:
     payload = record.payload()
-    told = f"{record.error}: {record.message}" if record.message else record.error or ""
+    error = f"{record.error}: {record.message}" if record.message else record.error or ""
     shown = "" if payload is None else dumps(payload)[:_TEXT]
     return [
         reader.label(record.ref), record.id, record.task or "-", number(record.attempts), age(record.age_s),
-        told[:_TEXT], shown,
+        error[:_TEXT], shown,
     ]  # fmt: skip
 
 
@@ -114,9 +129,9 @@ def _list_groups(queue: str | None, where: str, limit: int | None) -> int:
             for group in groups:
                 out.add(documents.group(group, exact=found.exact))
     elif not table(_GROUP_COLUMNS, (_group_cells(group, reader) for group in groups)) and not found.unread:
-        note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
+        note("qdeck: no dead letters match" if where else "qdeck: no dead letters")
     if len(groups) < len(found.groups):
-        note(f"qdeck: there are more than these {limit:,} groups (--limit)")
+        note(f"qdeck: {counted(limit or 0, 'group')} listed, more exist (--limit {limit})")
     return left_out
 
 
@@ -130,38 +145,52 @@ _GROUP_COLUMNS = (
 
 
 def _group_cells(group: Group, reader: Reader) -> list[str]:
-    last = iso(group.last_ms or None) or "-"
+    last = local_time(group.last_ms or None)
     return [number(group.count), reader.label(group.ref), group.error_class, group.message_shape, last]
 
 
-@dead.command("retry", cls=CliCommand, short_help="Lets dead letters run again.")
+@dead.command(
+    "retry",
+    cls=CliCommand,
+    examples=(
+        "qdeck dead retry --where 'error:Timeout*'",
+        "qdeck dead retry shop:mail:actions --rate 5/s --sample 10 --yes",
+    ),
+)
 @act_options
-@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="So many first; the rest if they succeed.")
+@click.option(
+    "--sample", type=click.IntRange(min=1), metavar="N", help="Retry this many first; the rest only if they succeed."
+)
 @priority_option
 def retry(queue: str | None, **options: Any) -> None:
-    """Lets the dead letters that match run again, with all their attempts; what happened to them stays in their record.
+    """Retry dead letters.
 
-    With --rate they go back one after the other, and it stops by itself when they die again.
+    They get all their attempts again and keep their history. With --rate or --sample this is a redrive: it stops by
+    itself when the jobs die again.
     """
     act("retry", queue, **options)
 
 
-@dead.command("discard", cls=CliCommand, short_help="Removes dead letters.")
+@dead.command("discard", cls=CliCommand, examples=("qdeck dead discard --where 'failed>30d' --yes",))
 @act_options
 def discard(queue: str | None, **options: Any) -> None:
-    """Removes the dead letters that match, with all that is kept about them."""
+    """Discard dead letters with their records."""
     act("discard", queue, states=() if options["plan_ref"] else ("dead",), **options)
 
 
-@dead.command("export", cls=CliCommand, short_help="Writes dead letters as lines of JSON.")
-@click.argument("queue", required=False)
+@dead.command("export", cls=CliCommand, examples=("qdeck dead export --where 'error:Timeout*' > dead.jsonl",))
+@click.argument(
+    "queue", shell_complete=suggesting("queues"), required=False, help="Only this queue. Default: all queues."
+)
 @where_option
-@click.option("--id", "ids", multiple=True, metavar="ID", help="This job; repeats.")
+@click.option(
+    "--id", "ids", shell_complete=suggesting("jobs"), multiple=True, metavar="ID", help="Only this job; repeatable."
+)
 @click.pass_context
 def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ...]) -> None:
-    """Writes the dead letters that match to stdout, all about each on a line of JSON. It changes nothing.
+    """Export dead letters to stdout, one line of JSON each.
 
-    The exit code is 1 when a queue cannot be read.
+    Exit code 1: a queue cannot be read.
     """
     check_filter(where)
     given = settings()
@@ -180,4 +209,4 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
     ctx.exit(note_unread(unread))
 
 
-dead.add_command(edit_command("edit"))
+dead.add_command(edit_command("edit", "qdeck dead edit shop:mail:actions 7f3a"))

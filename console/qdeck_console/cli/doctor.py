@@ -1,4 +1,4 @@
-"""`qdeck doctor`: what works here, what does not, and what to do about it."""
+"""`qdeck doctor`: check what works here, with a hint for what does not."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _SIGNS: Final = {True: ("ok", "green"), False: ("!!", "red"), None: ("??", "yellow")}
 
 
-@command("doctor", short_help="Checks connection, rights, server settings and configuration.")
+@command("doctor", examples=("qdeck doctor", "qdeck doctor --context prod --json"))
 @click.pass_context
 def doctor(ctx: click.Context) -> None:
-    """Checks the configuration, the connection, the rights of its user, the server's settings and what is there.
+    """Check connection, permissions, server settings and configuration.
 
-    Writes nothing. Exit code 0: all is well, 1: something is not.
+    Nothing is changed. Exit code 0: every check passes, 1: a check fails.
     """
     from qdeck import NotAllowed
 

@@ -1,30 +1,38 @@
-"""`qdeck enqueue`: makes a job of a task given by name."""
+"""`qdeck enqueue`: create a job of a task given by name."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from qdeck_console.cli.base import command, read_priority, settings
+from qdeck_console.cli.base import command, read_priority, settings, suggesting
 from qdeck_console.cli.output import line, note, safe, write_json
 
 
-@command("enqueue", short_help="Makes a job.")
-@click.argument("queue")
-@click.argument("task")
-@click.option("--args", "args_json", metavar="JSON", help="Arguments: a JSON list.")
-@click.option("--kwargs", "kwargs_json", metavar="JSON", help="Named arguments: a JSON object.")
-@click.option("--priority", metavar="N", help="0 (first) to 899, or CRITICAL, HIGH, NORMAL, LOW.")
-@click.option("--delay", type=float, metavar="S", help="Seconds to wait.")
-@click.option("--at", metavar="TIME", help="When to start, ISO 8601; UTC unless it says otherwise.")
-@click.option("--name", metavar="N", help="A name for people, and for --unique.")
-@click.option("--unique", is_flag=True, help="Only if no pending job has this name.")
-@click.option("--after", multiple=True, metavar="ID", help="Waits for this job (ID or ID@QUEUE); may be repeated.")
-@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
-@click.option("--retries", type=int, metavar="N", help="How many more runs follow a failed one.")
+@command(
+    "enqueue",
+    examples=(
+        "qdeck enqueue shop:mail:actions send_mail --args '[42]'",
+        "qdeck enqueue shop:mail:actions send_mail --delay 60 --priority HIGH",
+    ),
+)
+@click.argument("queue", shell_complete=suggesting("queues"), help="Queue to add the job to.")
+@click.argument("task", help="Name of the task.")
+@click.option("--args", "args_json", metavar="JSON", help="Arguments: a JSON list. Default: [].")
+@click.option("--kwargs", "kwargs_json", metavar="JSON", help="Named arguments: a JSON object. Default: {}.")
+@click.option(
+    "--priority", metavar="N", help="0 (first) to 899, or CRITICAL, HIGH, NORMAL, LOW. Default: NORMAL (100)."
+)
+@click.option("--delay", type=float, metavar="S", help="Run after this many seconds. Default: now.")
+@click.option("--at", metavar="TIME", help="Run at this time, ISO 8601; UTC unless it has an offset.")
+@click.option("--name", metavar="N", help="Name of the job, for people and for --unique.")
+@click.option("--unique", is_flag=True, help="Create the job only if no pending job has its name.")
+@click.option("--after", multiple=True, metavar="ID", help="Run after this job (ID or ID@QUEUE); repeatable.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag of the job; repeatable.")
+@click.option("--retries", type=int, metavar="N", help="Attempts after the first one fails.")
 def enqueue(
     queue: str,
     task: str,
@@ -34,7 +42,10 @@ def enqueue(
     at: str | None,
     **options: Any,
 ) -> None:
-    """Makes a job of TASK in QUEUE. Whether a worker knows the task shows when one takes it."""
+    """Create a job.
+
+    TASK is not checked: whether a worker has it shows when the job runs.
+    """
     given = settings()
     args = read_json("--args", args_json, list, "a list, such as '[42]'")
     kwargs = read_json("--kwargs", kwargs_json, dict, "an object, such as '{\"user\": 42}'")
@@ -53,19 +64,25 @@ def enqueue(
         return
     line(safe(made.id))
     if not made.created:
-        note("qdeck: nothing was made: a pending job has this name already")
+        note("qdeck: no job created: a pending job has this name")
+
+
+_JSON_TYPES: Final[dict[type, str]] = {
+    list: "a list", dict: "an object", str: "a string", int: "a number", float: "a number", bool: "a boolean",
+    type(None): "null",
+}  # fmt: skip
 
 
 def read_json(option: str, text: str | None, kind: type, example: str) -> Any:
-    """A value that was given as JSON, of the kind that is wanted; none when none was given."""
+    """Return a value given as JSON, of this type; None where none was given."""
     if text is None:
         return None
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise click.UsageError(f"{option} is no JSON: {error}; give {example}") from error
+        raise click.UsageError(f"{option} is not valid JSON: {error}. Give {example}.") from error
     if not isinstance(value, kind):
-        raise click.UsageError(f"{option} is {type(value).__name__}; give {example}")
+        raise click.UsageError(f"{option} is {_JSON_TYPES[type(value)]}. Give {example}.")
     return value
 
 
@@ -75,5 +92,5 @@ def _read_time(text: str | None) -> datetime | None:
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
-        raise click.UsageError(f"--at is {text!r}; give a time such as 2030-01-31T08:00:00Z") from error
+        raise click.UsageError(f"--at {text!r} is not a time. Give one such as 2030-01-31T08:00:00Z.") from error
     return when if when.tzinfo is not None else when.replace(tzinfo=UTC)

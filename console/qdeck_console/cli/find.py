@@ -1,37 +1,75 @@
-"""`qdeck find`: the queues that have a job."""
+"""`qdeck find`: find jobs in all queues."""
 
 from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import (
-    TextColumn,
-    note,
-    note_unread,
-    table,
-    write_json,
+from qdeck_console.cli.output import TextColumn, note, note_unread, table, write_json
+
+if TYPE_CHECKING:
+    from qdeck.admin import IdSearch
+
+_NOTED_EVERY = 50_000
+
+
+@command("find", examples=("qdeck find 7f3a", "qdeck find order-1841 --json"))
+@click.argument("job_id", metavar="ID", help="Id or name of a job, or the id of its task or correlation.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Read at most N jobs of each queue. Default: 200000."
 )
-
-
-@command("find", short_help="Where a job is.")
-@click.argument("job_id", metavar="ID")
 @click.pass_context
-def find(ctx: click.Context, job_id: str) -> None:
-    """Where a job is, in every queue. The exit code is 1 when a queue cannot be read."""
+def find(ctx: click.Context, job_id: str, limit: int | None) -> None:
+    """Find jobs in all queues.
+
+    Looks the id up directly, then scans the queues, at most --limit jobs each. For a message, lists its request,
+    response and callback.
+    Exit code 1: no job is found, or a queue cannot be read.
+    """
+    from qdeck.admin import IdSearch
+
     given = settings()
-    unread: list[str] = []
+    search = IdSearch(wanted=job_id, progress=_Progress() if sys.stderr.isatty() else _silent)
+    if limit is not None:
+        search.most = limit
     with given.reader() as reader:
-        places = reader.find(job_id, unread)
+        places = reader.find(search)
     if given.as_json:
         write_json([documents.found(place) for place in places])
     else:
-        table(
-            [TextColumn("queue", most=200), TextColumn("state"), TextColumn("adapter"), TextColumn("id", most=128)],
-            ([reader.label(place.ref), place.state, place.adapter, place.id] for place in places),
-        )
+        columns = [TextColumn("queue", most=200), TextColumn("state"), TextColumn("adapter")]
+        columns += [TextColumn("id", most=128), TextColumn("found by")]
+        rows = [[reader.label(one.ref), one.state, one.adapter, one.id, one.match.replace("_", " ")] for one in places]
+        by_id = all(one.match == "id" for one in places)  # then the last column says nothing
+        table(columns[:-1] if by_id else columns, (row[:-1] if by_id else row for row in rows))
     if not places:
-        where = "that can be read" if unread else ""
-        note(f"qdeck: there is no job {job_id!r} in any queue {where}".rstrip())
-    ctx.exit(note_unread(unread))
+        note(f"qdeck: {_not_found(search)}")
+    for label, count in search.cut.items():
+        note(f"qdeck: only the first {count:,} jobs of {label} were read (--limit)")
+    ctx.exit(note_unread(search.unread) or (0 if places else 1))
+
+
+def _not_found(search: IdSearch) -> str:
+    where = f"among the {search.scanned:,} jobs that were read" if search.cut or search.unread else "in any queue"
+    return f"job {search.wanted!r} was not found {where}"
+
+
+def _silent(_scanned: int, _found: int) -> None:
+    """Report nothing: stderr is not a terminal."""
+
+
+class _Progress:
+    """Progress of a long search, a line at a time."""
+
+    def __init__(self) -> None:
+        self._next = _NOTED_EVERY
+
+    def __call__(self, scanned: int, found: int) -> None:
+        """Write how far the search is."""
+        if scanned >= self._next:
+            self._next = scanned + _NOTED_EVERY
+            note(f"qdeck: {scanned:,} read, {found:,} found")

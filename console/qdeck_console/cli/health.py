@@ -1,4 +1,4 @@
-"""`qdeck health`: the verdict with all that is behind it, for people, programs and Nagios."""
+"""`qdeck health`: the health report, for people, programs and Nagios."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from qdeck.admin import byte_size
+from qdeck_console.check_labels import check_label
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import TextColumn, age, line, note_once, number, safe, styled, table, write_json
 
@@ -19,12 +21,15 @@ _UNKNOWN: Final = 3
 _SHOWN: Final = 5  # findings on the one line that Nagios takes
 
 
-@command("health", short_help="The verdict, with all that is behind it.")
-@click.option("--nagios", is_flag=True, help="One line and the exit codes of a Nagios plugin.")
-@click.option("--no-orphans", is_flag=True, help="Without counting records of no job, which takes longest.")
+@command("health", examples=("qdeck health", "qdeck health --nagios"))
+@click.option("--nagios", is_flag=True, help="Print one line, with the exit codes of a Nagios plugin.")
+@click.option("--no-orphans", is_flag=True, help="Do not count orphaned records; that takes longest.")
 @click.pass_context
 def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
-    """The health of the deck. The exit code is the verdict: 0 healthy, 1 degraded, 2 unhealthy."""
+    """Check the health of the queues and of the server.
+
+    Exit code 0: healthy, 1: degraded, 2: unhealthy.
+    """
     if nagios:
         ctx.exit(_nagios(orphans=not no_orphans))
     given = settings()
@@ -62,10 +67,10 @@ def _nagios(*, orphans: bool) -> int:
         line(f"QDECK UNKNOWN - {_plain(str(error))}")
         return _UNKNOWN
     word, code = _NAGIOS[report.status.value]
-    told = [finding.text for finding in report.findings[:_SHOWN]]
+    shown = [finding.text for finding in report.findings[:_SHOWN]]
     if len(report.findings) > _SHOWN:
-        told.append(f"{len(report.findings) - _SHOWN} more")
-    line(f"QDECK {word} - {_plain('; '.join(told) or report.status.value)} | {_perfdata(report)}")
+        shown.append(f"{len(report.findings) - _SHOWN} more")
+    line(f"QDECK {word} - {_plain('; '.join(shown) or report.status.value)} | {_perfdata(report)}")
     return code
 
 
@@ -88,11 +93,11 @@ def _perfdata(report: HealthReport) -> str:
 
 
 def _since(report: HealthReport, finding: Finding) -> str:
-    """Since when a finding holds, in words; empty where no agent noted it."""
+    """Return how long a finding holds; empty where no agent noted it."""
     if finding.since_ms is None:
         return ""
     passed = age((report.at_ms - finding.since_ms) / 1000)
-    return f", for {passed}" if finding.since_exact else f", for {passed} at least"
+    return f", for {passed}" if finding.since_exact else f", for at least {passed}"
 
 
 def _print(report: HealthReport) -> None:
@@ -102,7 +107,12 @@ def _print(report: HealthReport) -> None:
         words = f"  {safe(finding.text)}{_since(report, finding)}"
         line(styled(words, fg=_COLOURS[finding.severity.value]))
     line()
-    columns = [TextColumn("check"), TextColumn(""), TextColumn("value", right=True), TextColumn("limit", right=True)]
+    columns = [
+        TextColumn("check"),
+        TextColumn(""),
+        TextColumn("value", right=True),
+        TextColumn("threshold", right=True),
+    ]
     table([*columns, TextColumn("detail", most=200)], map(_check_cells, report.checks))
     cells = [
         [ref.label(seen.shared), state, number(row.size), age(row.oldest_age), age(row.avg_age),
@@ -118,13 +128,13 @@ def _print(report: HealthReport) -> None:
     line()
     line(
         f"{number(errors.dead)} dead, {number(errors.stuck)} stuck, {number(errors.late)} late, "
-        f"records of no job: {number(errors.orphaned)}; "
-        + ("rates are not known from one look" if report.rates is None else f"{report.rates.ended:,.0f} ended a minute")
+        f"{number(errors.orphaned)} orphaned records"
+        + ("" if report.rates is None else f"; {report.rates.ended:,.0f} ended/min")
     )
 
 
 def _check_cells(check: Check) -> list[str]:
     status = "unknown" if check.status is None else check.status.value
-    value = number(check.value) if isinstance(check.value, int) else check.value or ""
-    limit = number(check.threshold) if isinstance(check.threshold, int) else check.threshold or ""
-    return [check.name.replace("_", " "), status, value, limit, check.detail]
+    shown = byte_size if check.name == "memory" else number
+    value, limit = (shown(at) if isinstance(at, int) else at or "" for at in (check.value, check.threshold))
+    return [check_label(check.name), status, value, limit, check.detail]

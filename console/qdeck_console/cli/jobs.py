@@ -1,4 +1,4 @@
-"""`qdeck jobs`: lists the jobs of a queue, or acts on all that match."""
+"""`qdeck jobs`: list the jobs of a queue, or act on those that match."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from qdeck.admin import counted
 from qdeck_console import documents
-from qdeck_console.cli.base import CliCommand, VerbGroup, read_priority, settings
-from qdeck_console.cli.operate import STATES, act, act_options, check_filter, state_option, where_option
+from qdeck_console.cli.base import CliCommand, VerbGroup, read_priority, settings, suggesting
+from qdeck_console.cli.operate import act, act_options, check_filter, state_option, where_option
 from qdeck_console.cli.output import JsonList, TextColumn, age, dumps, note, number, table
 
 if TYPE_CHECKING:
@@ -16,27 +17,41 @@ if TYPE_CHECKING:
 
     from qdeck.admin import JobRecord
 
-_PAYLOAD: Final = 200  # characters of a payload that are made ready for a cell
+_PAYLOAD: Final = 200  # characters of a payload in a cell
 
-jobs = VerbGroup("jobs", default="list", help="Lists the jobs of a queue, or acts on all that match.")
+jobs = VerbGroup(
+    "jobs",
+    default="list",
+    help="""List the jobs of a queue, or act on those that match.
 
-_state = click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only this state; repeats.")
+    `qdeck jobs QUEUE` is short for `qdeck jobs list QUEUE`. The other commands change jobs. Each shows the
+    plan and asks; --yes skips the question.
+    """,
+    examples=("qdeck jobs shop:mail:actions", "qdeck jobs cancel shop:mail:actions --where 'task:send_mail age>2h'"),
+)
 
 
-@jobs.command("list", cls=CliCommand, short_help="Lists the jobs of a queue.")
-@click.argument("queue")
-@_state
+@jobs.command(
+    "list",
+    cls=CliCommand,
+    examples=(
+        "qdeck jobs shop:mail:actions --state dead --limit 20",
+        "qdeck jobs shop:mail:actions --where 'payload.user:42' --json",
+    ),
+)
+@click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, or ADAPTER/NAME.")
+@state_option
 @where_option
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most this many. Default: all.")
 def list_jobs(queue: str, states: tuple[str, ...], where: str, limit: int | None) -> None:
-    """Lists the jobs of a queue: the next to run first, those that ended newest first.
+    """List the jobs of a queue.
 
-    To act on jobs: qdeck jobs cancel|discard|move|run|reprioritise QUEUE (see qdeck jobs cancel --help).
+    The next job to run comes first, and of the jobs that ended the newest.
     """
     given = settings()
     check_filter(where)
     with given.reader() as reader:
-        # One more than is shown tells whether there are more.
+        # Read one more than is printed, to know whether there are more.
         found = reader.jobs(queue, state=states or None, where=where, limit=None if limit is None else limit + 1)
         cut = Cut(found, limit)
         if given.as_json:
@@ -44,13 +59,13 @@ def list_jobs(queue: str, states: tuple[str, ...], where: str, limit: int | None
                 for record in cut:
                     out.add(documents.job(record))
         elif not table(_COLUMNS, map(_cells, cut)) and not cut.more:
-            note("qdeck: no job matches" if where or states else f"qdeck: there is no job in {queue}")
+            note("qdeck: no jobs match" if where or states else f"qdeck: no jobs in {queue}")
     if cut.more:
-        note(f"qdeck: there are more than these {limit:,} (--limit)")
+        note(f"qdeck: {counted(limit or 0, 'job')} listed, more exist (--limit {limit})")
 
 
 class Cut:
-    """The first `limit` of some records; knows afterwards whether there were more."""
+    """The first `limit` of some records; `more` says afterwards whether there were more."""
 
     def __init__(self, records: Iterable[JobRecord], limit: int | None) -> None:
         self._records = records
@@ -95,52 +110,82 @@ def _cells(record: JobRecord) -> list[str]:
     ]
 
 
-@jobs.command("cancel", cls=CliCommand, short_help="Cancels waiting jobs; running ones are told.")
+@jobs.command(
+    "cancel", cls=CliCommand, examples=("qdeck jobs cancel shop:mail:actions --where 'task:newsletter' --yes",)
+)
 @act_options
 @state_option
 def cancel(queue: str | None, **options: Any) -> None:
-    """Cancels the jobs that match. Waiting ones will not run; running ones are told to stop."""
+    """Cancel jobs.
+
+    Waiting jobs do not run. Running jobs are asked to stop.
+    """
     act("cancel", queue, need_queue=True, **options)
 
 
-@jobs.command("discard", cls=CliCommand, short_help="Removes jobs with all that is kept about them.")
+@jobs.command("discard", cls=CliCommand, examples=("qdeck jobs discard shop:mail:actions --state cancelled --yes",))
 @act_options
 @state_option
 def discard(queue: str | None, **options: Any) -> None:
-    """Removes the jobs that match, with all that is kept about them; running ones are left alone."""
+    """Discard jobs with their records.
+
+    Running jobs are skipped.
+    """
     act("discard", queue, need_queue=True, **options)
 
 
-@jobs.command("complete", cls=CliCommand, short_help="Of other adapters: ends entries as if they went well.")
+@jobs.command("complete", cls=CliCommand, examples=("qdeck jobs complete ifdb/tasks --id 42 --yes",))
 @act_options
 @state_option
 def complete(queue: str | None, **options: Any) -> None:
-    """Ends the entries that match as if they went well: tasks of IFDB that others wait for, machines of VMPooler."""
+    """Complete jobs of IFDB or VMPooler without running them.
+
+    Tasks of IFDB that depend on them can run. The manager of VMPooler destroys the machines.
+    """
     act("complete", queue, need_queue=True, **options)
 
 
-@jobs.command("move", cls=CliCommand, short_help="Moves waiting jobs to another queue.")
+@jobs.command(
+    "move",
+    cls=CliCommand,
+    examples=("qdeck jobs move shop:mail:actions --to shop:bulk:actions --where 'priority>500' --yes",),
+)
 @act_options
 @state_option
-@click.option("--to", "target", metavar="QUEUE", help="The queue that they go to.")
+@click.option(
+    "--to",
+    "target",
+    metavar="QUEUE",
+    shell_complete=suggesting("queues"),
+    help="[required] Queue to move the jobs to.",
+)
 def move(queue: str | None, **options: Any) -> None:
-    """Moves the waiting jobs that match to another queue, in their order and with their priority and history."""
+    """Move waiting jobs to another queue.
+
+    They keep their order, priority and history.
+    """
+    if options["target"] is None and options["plan_ref"] is None:
+        raise click.UsageError("--to is missing: name the queue to move the jobs to", click.get_current_context())
     act("move", queue, need_queue=True, **options)
 
 
-@jobs.command("run", cls=CliCommand, short_help="Lets delayed jobs run now.")
+@jobs.command("run", cls=CliCommand, examples=("qdeck jobs run shop:mail:actions --where 'due>1h' --yes",))
 @act_options
 @state_option
 def run(queue: str | None, **options: Any) -> None:
-    """Puts the delayed jobs that match in line now."""
+    """Run delayed jobs now."""
     act("run", queue, need_queue=True, **options)
 
 
-@jobs.command("reprioritise", cls=CliCommand, short_help="Changes the priority of waiting jobs.")
+@jobs.command(
+    "reprioritise",
+    cls=CliCommand,
+    examples=("qdeck jobs reprioritise shop:mail:actions --id 7f3a --priority HIGH --yes",),
+)
 @act_options
 @state_option
 @click.option("--priority", metavar="N", help="0 (first) to 899, or CRITICAL, HIGH, NORMAL, LOW.")
 def reprioritise(queue: str | None, priority: str | None, **options: Any) -> None:
-    """Changes the priority of the waiting jobs that match."""
+    """Change the priority of waiting jobs."""
     new = None if priority is None else read_priority(priority)
     act("reprioritise", queue, need_queue=True, priority=new, **options)

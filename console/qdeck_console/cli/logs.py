@@ -13,15 +13,15 @@ _EXTRAS: Final = ("job", "job_name", "task", "queue", "attempt", "worker", "outc
 
 
 class _Json(logging.Formatter):
-    """A record as one line of JSON, with what the worker says about the job."""
+    """Format a record as one line of JSON, with the fields of the job."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        told = {"at": at, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
-        told |= {name: value for name in _EXTRAS if (value := getattr(record, name, None)) is not None}
+        fields = {"at": at, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        fields |= {name: value for name in _EXTRAS if (value := getattr(record, name, None)) is not None}
         if record.exc_text or record.exc_info:
-            told["traceback"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]  # one of them is there
-        return dumps(told)
+            fields["traceback"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]  # one of them is there
+        return dumps(fields)
 
 
 def log_to_stderr(level: str, *, as_json: bool) -> None:

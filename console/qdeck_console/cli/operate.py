@@ -1,4 +1,4 @@
-"""What all commands that act on many jobs share: their options, and the way from a plan to its batch."""
+"""Options of the commands that act on many jobs, and the way from a plan to its batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck_console.cli.base import read_priority, settings
+from qdeck_console.cli.base import read_priority, settings, suggesting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,11 +20,13 @@ _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|min|h))?")
 _PER: Final = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 _DEAD_LETTER: Final = ":dead_letter"
 
-where_option = click.option("--where", default="", metavar="FILTER", help="Only what matches: 'error:Timeout* age>2h'.")
+where_option = click.option(
+    "--where", default="", metavar="FILTER", help="Only jobs that match, such as 'error:Timeout* age>2h'."
+)
 
 
 def check_filter(where: str) -> None:
-    """Raises for a filter that does not parse, pointing at the place, before the server is asked."""
+    """Raise for a filter that does not parse, with the place, before any request to the server."""
     from qdeck import InvalidFilter
     from qdeck.admin import explain, parse
 
@@ -35,22 +37,39 @@ def check_filter(where: str) -> None:
 
 
 def plain_queue(name: str | None) -> tuple[str, ...]:
-    """The queue that is meant: `…:actions:dead_letter` stands for the dead letters of `…:actions`; none for all."""
+    """Return the queue of a name, nothing for all queues. `…:actions:dead_letter` means `…:actions`."""
     return () if name is None else (name.removesuffix(_DEAD_LETTER),)
 
 
 def act_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every verb that acts on many jobs."""
+    """Add the options of every verb that acts on many jobs."""
     options = (
-        click.argument("queue", required=False),
+        click.argument(
+            "queue", shell_complete=suggesting("queues"), required=False, help="Queue: its name, or ADAPTER/NAME."
+        ),
         where_option,
-        click.option("--id", "ids", multiple=True, metavar="ID", help="This job; repeats."),
-        click.option("--dry-run", is_flag=True, help="Only show what would be done; so it is without --yes."),
-        click.option("--yes", is_flag=True, help="Do it."),
-        click.option("--apply", "plan_ref", metavar="PLAN", help="Do exactly what this plan says: its id or file."),
-        click.option("--plan", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Where the plan goes."),
-        click.option("--reason", default="", metavar="TEXT", help="Why, for the log of operations."),
-        click.option("--rate", metavar="N/s", callback=_read_rate, help="At most so many a second."),
+        click.option(
+            "--id",
+            "ids",
+            shell_complete=suggesting("jobs"),
+            multiple=True,
+            metavar="ID",
+            help="Only this job; repeatable.",
+        ),
+        click.option("--dry-run", is_flag=True, help="Print the plan and change nothing."),
+        click.option("--yes", is_flag=True, help="Apply the plan without asking."),
+        click.option("--apply", "plan_ref", metavar="PLAN", help="Apply this plan exactly: its id or its file."),
+        click.option(
+            "--plan",
+            "path",
+            metavar="FILE",
+            type=click.Path(dir_okay=False),
+            help="Write the plan to this new file. Default: a file in the state directory.",
+        ),
+        click.option("--reason", default="", metavar="TEXT", help="Reason for the log of operations."),
+        click.option(
+            "--rate", metavar="N/s", callback=_read_rate, help="Rate: 5/s (or 5), 300/m, 1000/h. Default: no limit."
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -58,18 +77,20 @@ def act_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option for a verb that acts on jobs of several states."""
-    told = "Only this state; repeats."
-    return click.option("--state", "states", multiple=True, type=click.Choice(STATES), help=told)(function)
+    """Add the option of a verb that acts on jobs of several states."""
+    return click.option(
+        "--state", "states", multiple=True, type=click.Choice(STATES), metavar="STATE",
+        help=f"Only jobs in this state: {', '.join(STATES)}; repeatable. Default: any.",
+    )(function)  # fmt: skip
 
 
 def priority_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option for verbs that some adapters do with a priority."""
+    """Add the option of a verb that the scheduler adapter does with a priority."""
     return click.option(
         "--priority",
         metavar="NAME",
         callback=lambda _ctx, _param, value: None if value is None else read_priority(value),
-        help="In the adapter scheduler: CRITICAL, HIGH, NORMAL (the default), LOW.",
+        help="Priority in the scheduler adapter: CRITICAL, HIGH, NORMAL, LOW. Default: NORMAL.",
     )(function)
 
 
@@ -79,7 +100,7 @@ def _read_rate(ctx: click.Context, param: click.Parameter, value: str | None) ->
     found = _RATE.fullmatch(value.strip())
     rate = 0.0 if found is None else float(found[1]) / _PER[found[2]]
     if rate <= 0:
-        raise click.BadParameter(f"{value!r} is no rate: write 50/s, 300/m or 1000/h", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a rate. Write 50/s, 300/m or 1000/h.", ctx, param)
     return rate
 
 
@@ -100,13 +121,13 @@ def act(
     need_queue: bool = False,
     **options: Any,
 ) -> None:
-    """Shows the plan of a verb; with `--yes` applies it, or with `--apply` the plan that was shown."""
+    """Print the plan of a verb and ask. With `--yes` apply it; with `--apply` apply a plan that was printed before."""
     ctx = click.get_current_context()
     if dry_run and (yes or plan_ref):
         raise click.UsageError("--dry-run and --yes exclude each other", ctx)
-    wishes = (queue, where, ids, states, path, reason, options.get("target"), options.get("priority"))
-    if plan_ref is not None and any(wish not in (None, "", ()) for wish in wishes):
-        raise click.UsageError("--apply does what the plan says: it takes no other wishes", ctx)
+    given_too = (queue, where, ids, states, path, reason, options.get("target"), options.get("priority"))
+    if plan_ref is not None and any(value not in (None, "", ()) for value in given_too):
+        raise click.UsageError("--apply applies a plan as it is; leave the other options out", ctx)
     if plan_ref is None and need_queue and queue is None:
         raise click.UsageError("Missing argument 'QUEUE'.", ctx)
     from qdeck.admin import Writer, load_plan
@@ -114,7 +135,8 @@ def act(
 
     check_filter(where)
     given = settings()
-    with given.writer() if yes or plan_ref is not None else given.reader() as client:
+    is_told = yes or plan_ref is not None
+    with given.writer() if is_told else given.reader() as client:
         if plan_ref is None:
             plan = client.plan(
                 verb, plain_queue(queue), where=where, ids=ids, state=states or None, reason=reason,
@@ -124,7 +146,17 @@ def act(
         else:
             plan = load_plan(plan_ref)
             if plan.verb.value != verb:
-                raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to {verb}", ctx)
-        if not isinstance(client, Writer):
-            ctx.exit(plans.show_plan(plan, as_json=given.as_json))
-        ctx.exit(plans.apply(client, plan, rate=rate, sample=sample, as_json=given.as_json))
+                raise click.UsageError(f"plan {plan.id} is for {plan.verb.value}, not for {verb}", ctx)
+        if isinstance(client, Writer):
+            ctx.exit(plans.apply(client, plan, rate=rate, sample=sample, as_json=given.as_json))
+    code = plans.show_plan(plan, as_json=given.as_json, rate=rate, sample=sample)
+    if dry_run or not plan.count:
+        plans.note_plan(plan, as_json=given.as_json, rate=rate, sample=sample)
+        ctx.exit(code)
+    from qdeck_console.cli.asking import NOT_CHANGED, agrees
+
+    if not agrees(f"{verb.capitalize()} {plans.aim(plan)}?"):
+        plans.note_plan(plan, as_json=given.as_json, rate=rate, sample=sample)
+        ctx.exit(NOT_CHANGED)
+    with given.writer() as writer:
+        ctx.exit(plans.apply(writer, plan, rate=rate, sample=sample, as_json=given.as_json))

@@ -1,6 +1,6 @@
-"""What commands write: JSON for programs, aligned columns for people, messages on stderr.
+"""Output of the commands: JSON for programs, aligned columns for people, messages on stderr.
 
-Data is shown as text: whatever a terminal could obey is written out visibly, in JSON as escapes.
+Control characters in data are written out visibly, in JSON as escapes.
 """
 
 from __future__ import annotations
@@ -27,57 +27,56 @@ if TYPE_CHECKING:
 _UNREAD_LINES: Final = 20
 _UNREAD_CHARS: Final = 400
 _SKIP_LINES: Final = 20
-_LOOKAHEAD: Final = 200  # rows whose width decides that of the columns
+_LOOKAHEAD: Final = 200  # rows that decide the widths of the columns
 
 
 def safe(value: object) -> str:
-    """A value on one line, fit for a terminal."""
+    """Return a value on one line, without control characters."""
     text = value if isinstance(value, str) else str(value)
     if text.isascii() and text.isprintable():
         return text
     try:
         from qdeck_console.text import safe_text
-    except ImportError:  # what it needs to measure text comes with the console extra
+    except ImportError:  # it needs rich, of the console extra
         return "".join(c if is_shown(c) else c.encode("unicode_escape").decode("ascii") for c in text)
     return safe_text(text)
 
 
 def note(message: str) -> None:
-    """A line on stderr."""
-    # An error says what was typed, or what a server has said: a URL with its password, too.
+    """Write a line to stderr."""
+    # A message can hold what was typed or what a server sent, such as a URL with its password.
     shown = "\n".join(map(safe, mask_text(message).splitlines()))
     with contextlib.suppress(BrokenPipeError):
         click.echo(_encodable(shown, sys.stderr), err=True)
 
 
 def note_once(message: str) -> None:
-    """A line on stderr, unless this command has told it already."""
-    told: set[str] = click.get_current_context().meta.setdefault("qdeck.told", set())
-    if message not in told:
-        told.add(message)
+    """Write a line to stderr, once for a command."""
+    noted: set[str] = click.get_current_context().meta.setdefault("qdeck.noted", set())
+    if message not in noted:
+        noted.add(message)
         note(message)
 
 
 def note_unread(unread: Sequence[str]) -> int:
-    """A line on stderr for each of the first queues that a list left out; returns the exit code."""
+    """Write a line to stderr for each of the first queues that a list left out; return the exit code."""
     for why in unread[:_UNREAD_LINES]:
         note(f"qdeck: {' '.join(why.split())[:_UNREAD_CHARS]}")
     if len(unread) > _UNREAD_LINES:
-        note(f"qdeck: {len(unread) - _UNREAD_LINES:,} more queues cannot be read (qdeck health names them)")
+        note(f"qdeck: {len(unread) - _UNREAD_LINES:,} more queues cannot be read; qdeck health lists them")
     return 1 if unread else 0
 
 
 def note_skips(skips: Sequence[Skip], count: int, shared: Collection[str] = ()) -> None:
-    """A line on stderr for each of the first of so many jobs, queues or keys that were left alone."""
+    """Write a line to stderr for each of the first skipped jobs, queues or keys."""
     for skip in skips[:_SKIP_LINES]:
-        name = skip.subject(shared)
-        note(f"qdeck: {name} is skipped: {skip.why}" if name else f"qdeck: {skip.why}")
+        note(f"qdeck: {skip.notice(shared)}")
     if count > _SKIP_LINES:
         note(f"qdeck: {count - _SKIP_LINES:,} more are skipped")
 
 
 def line(text: str = "") -> None:
-    """A line on stdout; its parts have been made safe."""
+    """Write a line to stdout. Its parts must be safe."""
     click.echo(_encodable(text, sys.stdout))
 
 
@@ -87,7 +86,7 @@ def _encodable(text: str, stream: Any) -> str:
 
 
 def dumps(value: object) -> str:
-    """JSON without a character that a terminal could obey."""
+    """Return JSON without control characters."""
     return escaped_json(json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=_default))
 
 
@@ -101,12 +100,12 @@ def _default(value: object) -> object:
 
 
 def write_json(value: object) -> None:
-    """One JSON document on stdout, in UTF-8 whatever the terminal."""
+    """Write one JSON document to stdout, always in UTF-8."""
     write_text(dumps(value) + "\n")
 
 
 def write_text(text: str) -> None:
-    """Text on stdout as it is, in UTF-8 whatever the terminal: parts of a document that is written as it comes."""
+    """Write text to stdout as it is, always in UTF-8."""
     sys.stdout.flush()
     buffer = getattr(sys.stdout, "buffer", None)
     if buffer is None:
@@ -116,7 +115,7 @@ def write_text(text: str) -> None:
 
 
 class JsonList:
-    """A JSON array written entry by entry, so that a list of a million jobs takes no memory."""
+    """A JSON array that is written entry by entry: a million jobs take no memory."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -129,34 +128,27 @@ class JsonList:
             write_text("\n]\n" if self._count else "[]\n")
 
     def add(self, value: object) -> None:
-        """Writes one entry."""
+        """Write one entry."""
         write_text((",\n" if self._count else "[\n") + dumps(value))
         self._count += 1
 
 
 def age(value: float | None) -> str:
-    """An age for people, in two units."""
-    if value is None:
-        return "-"
-    whole = int(value)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    if whole < 86400:
-        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d {whole % 86400 // 3600}h"
+    """Return an age in seconds for people, in two units; `-` for none."""
+    from qdeck.admin import duration
+
+    return "-" if value is None else duration(1000 * value)
 
 
 def number(value: float | None) -> str:
-    """A number for people; what is not known is a dash."""
+    """Return a number for people; `-` for an unknown one."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def styled(text: str, **style: Any) -> str:
-    """The text in colour where that is wanted; click takes it out again where stdout is no terminal."""
+    """Return the text in colour, but with NO_COLOR. Click removes colours where stdout is not a terminal."""
     return text if os.environ.get("NO_COLOR") else click.style(text, **style)
 
 
@@ -167,7 +159,7 @@ def _width(text: str) -> int:
 
 
 class TextColumn(NamedTuple):
-    """A column of a table: its title, which side it keeps to, and how wide it may be."""
+    """A column of a table: title, alignment and greatest width."""
 
     title: str
     right: bool = False
@@ -175,7 +167,7 @@ class TextColumn(NamedTuple):
 
 
 def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> int:
-    """Writes rows in aligned columns as they come, and returns how many there were."""
+    """Write rows in aligned columns as they come; return how many there were."""
     items = iter(rows)
     first = [_cells(columns, row) for row in islice(items, _LOOKAHEAD)]
     widths = [max([_width(c.title), *(_width(row[i]) for row in first)]) for i, c in enumerate(columns)]
@@ -208,7 +200,7 @@ def _aligned(columns: Sequence[TextColumn], widths: Sequence[int], row: Sequence
 
 
 def write_with_entries(facts: dict[str, Any], entries: Iterable[Any]) -> None:
-    """Writes one document whose entries come last, one by one: a plan may have more of them than memory has room."""
+    """Write one document whose entries come last, one by one: a plan can have more entries than fit in memory."""
     write_text(dumps(facts)[:-1] + ', "entries": ')
     with JsonList() as out:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""Plans and batches as commands write them: shown, applied with progress, and what came of it."""
+"""Plans and batches as commands write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import threading
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import Feature, counted, has_feature, iso
+import click
+
+from qdeck.admin import Feature, byte_size, counted, duration, has_feature, local_time
 from qdeck_console import documents
 from qdeck_console.cli.output import (
     TextColumn,
@@ -29,12 +31,12 @@ if TYPE_CHECKING:
 
 INTERRUPTED: Final = 130
 _FAILED: Final = 2
-SHOWN: Final = 20  # entries of a plan that people get to see
-_TOLD_EVERY: Final = 100_000
+SHOWN: Final = 20  # entries of a plan that are listed for people
+_NOTED_EVERY: Final = 100_000
 _DONE: Final = {
     "cancel": "cancelled",
     "discard": "discarded",
-    "run": "put in line",
+    "run": "made ready",
     "reprioritise": "reprioritised",
     "retry": "retried",
     "requeue": "requeued",
@@ -46,23 +48,23 @@ _DONE: Final = {
 
 
 def apply(writer: Writer, plan: Plan, *, rate: float | None = None, sample: int | None = None, as_json: bool) -> int:
-    """Apply a plan and write what came of it; return the exit code."""
-    outcomes, told = None, ""
+    """Apply a plan and write the batch; return the exit code."""
+    outcomes, evidence = None, ""
     with stoppable() as asked:
         if plan.verb.value == "retry" and (rate is not None or sample is not None):
             result, outcomes = writer.redrive(plan, rate=rate, sample=sample, cancelled=asked)
-            told = writer.outcome_evidence(plan)
+            evidence = writer.outcome_evidence(plan)
         else:
             result = writer.apply(plan, rate=rate, cancelled=asked)
     code = show_batch(result, as_json=as_json, outcomes=outcomes)
     if outcomes is not None and outcomes.unknown:
-        note(f"qdeck: what became of {outcomes.unknown:,} is not told; {told}")
+        note(f"qdeck: the outcome of {counted(outcomes.unknown, 'job')} is unknown: {evidence}")
     return INTERRUPTED if result.stopped is not None and asked() and code != _FAILED else code
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM end what is being done between two steps, so that it is told and logged; a second at once."""
+    """Let Ctrl-C and SIGTERM end an operation between two steps, so that it is logged; twice, at once."""
     asked = False
 
     def ask(number: int, _frame: object) -> None:
@@ -70,8 +72,8 @@ def stoppable() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
-        with contextlib.suppress(OSError):  # not with what buffers: this may come while that writes
-            os.write(2, b"qdeck: stopping; once more ends it at once\n")
+        with contextlib.suppress(OSError):  # unbuffered: the handler can interrupt a buffered write
+            os.write(2, b"qdeck: stopping after this step; press Ctrl-C again to stop at once\n")
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -85,65 +87,76 @@ def stoppable() -> Iterator[Callable[[], bool]]:
 
 
 class Progress:
-    """A line now and then about a long search."""
+    """Progress of a long search, a line at a time."""
 
     def __init__(self) -> None:
-        self._next = _TOLD_EVERY
+        self._next = _NOTED_EVERY
 
     def __call__(self, scanned: int, taken: int) -> None:
-        """Tells how far it is."""
+        """Write a line every so often."""
         if scanned >= self._next:
-            self._next = scanned + _TOLD_EVERY
-            note(f"qdeck: {scanned:,} looked at, {taken:,} match")
+            self._next = scanned + _NOTED_EVERY
+            note(f"qdeck: {scanned:,} read, {taken:,} match")
 
 
-def show_plan(plan: Plan, *, as_json: bool, show: Callable[[Plan], None] | None = None) -> int:
+def show_plan(
+    plan: Plan,
+    *,
+    as_json: bool,
+    show: Callable[[Plan], None] | None = None,
+    rate: float | None = None,
+    sample: int | None = None,
+) -> int:
     """Write a plan, for people by `show`; return the exit code."""
     if as_json:
         write_with_entries(documents.plan(plan), map(documents.plan_entry, plan.entries()))
     else:
-        (show or _print_plan)(plan)
+        _print_plan(plan, rate) if show is None else show(plan)
+        if sample is not None:
+            line(f"a sample of {counted(sample, 'job')} first; the rest only if they succeed")
     if not plan.count and show is None:
-        note("qdeck: nothing matches that this can be done to")
+        note(f"qdeck: no matching job can be {_DONE[plan.verb.value]}")
     note_skips(plan.tail.skipped, len(plan.tail.skipped), plan.head.shared)
     return 1 if plan.tail.skipped else 0
 
 
 def show_batch(result: BatchResult, *, as_json: bool, outcomes: Outcomes | None = None) -> int:
-    """Write what was done; return the exit code."""
+    """Write a batch; return the exit code."""
     if as_json:
         write_json(documents.batch(result, outcomes))
     else:
         _print_batch(result, outcomes)
     if not result.applied and not result.skipped_count and result.error is None and result.verb.value != "purge":
-        note("qdeck: nothing matches that this can be done to")
+        note(f"qdeck: no matching job can be {_DONE[result.verb.value]}")
     note_skips(result.skipped, result.skipped_count, result.shared)
+    rest = f"to apply the rest: {_command()} --apply {result.batch[2:]}"
+    if result.is_undone:  # the plan would be refused
+        rest = "make a new plan to do it again"
     if result.stopped is not None:
-        note(f"qdeck: stopped after {result.applied:,}: {result.stopped}; --apply {result.batch[2:]} does the rest")
+        note(f"qdeck: stopped: {result.stopped}; {rest}")
     if result.error is not None:
-        note(f"qdeck: ended after {result.applied:,}: {result.error}; --apply {result.batch[2:]} goes on from there")
+        note(f"qdeck: failed after {result.applied:,}: {result.error}; {rest}")
         return 2
     return 1 if result.skipped_count or result.stopped is not None else 0
 
 
-def _print_plan(plan: Plan) -> None:
-    head, tail, totals = plan.head, plan.tail, plan.tail.totals
+def _print_plan(plan: Plan, rate: float | None) -> None:
+    tail, totals = plan.tail, plan.tail.totals
     states = ", ".join(f"{count:,} {state}" for state, count in tail.states.items())
-    to = "" if head.priority is None else f" to {head.priority}"
-    to = to if head.target is None else f" to {safe(head.target)}"
-    queues = head.queues
-    place = safe(plan.label(queues[0])) if len(queues) == 1 else f"{len(tail.by_queue):,} queues"
-    size = f", {tail.bytes:,} bytes" if tail.bytes else ""
-    line(f"would {plan.verb.value} {counted(plan.count, 'job')} of {place}{to}{size}{': ' if states else ''}{states}")
+    size = f", {byte_size(tail.bytes)}" if tail.bytes else ""
+    pace = "" if rate is None else f" at {_rate_text(rate)} (about {duration(1000 * plan.count / rate)})"
+    line(f"would {plan.verb.value} {safe(aim(plan))}{pace}{size}{': ' if states else ''}{states}")
     if totals.dependents and plan.verb.value in ("cancel", "discard", "bury"):
-        line(f"{totals.dependents:,} of them have others waiting for them, which will not run then")
+        write_dependents(totals.dependents)
     if totals.unique_held:
-        line(f"{totals.unique_held:,} of them will be skipped: another job has their unique name by now")
+        line(f"{totals.unique_held:,} of them will be skipped: another job has their unique name")
     if totals.failure_handlers:
-        line(f"{counted(totals.failure_handlers, 'job')} of failure handlers will be made")
+        line(f"{counted(totals.failure_handlers, 'failure handler')} will be enqueued")
     for caution in tail.cautions:
-        line(f"mind: {safe(caution.text)}")
-    if any(not has_feature(adapter, Feature.STATES) for adapter in plan.adapters):  # a verb does what each says
+        line(f"caution: {safe(caution.text)}")
+    if any(
+        not has_feature(adapter, Feature.STATES) for adapter in plan.adapters
+    ):  # what a verb does depends on the entry
         columns = [
             TextColumn("queue", most=60),
             TextColumn("id", most=60),
@@ -156,18 +169,56 @@ def _print_plan(plan: Plan) -> None:
             [TextColumn("id", most=128), TextColumn("state")], ([e.id, e.state] for e in islice(plan.entries(), SHOWN))
         )
     if plan.count > SHOWN:
-        line(f"and {plan.count - SHOWN:,} more (--json has all of them)")
-    if plan.count:
-        line(f"nothing was changed; --yes does it, and --apply {safe(plan.id)} exactly this")
+        line(f"and {plan.count - SHOWN:,} more (--json lists all)")
+
+
+def write_dependents(count: int) -> None:
+    """Write how many of a plan's jobs have dependents, which end with them."""
+    line(f"{count:,} of them have dependents; none of those will run")
+
+
+def note_plan(plan: Plan, *, as_json: bool, rate: float | None = None, sample: int | None = None) -> None:
+    """Write how a plan that was shown is applied."""
+    if plan.count and not as_json:
+        line(f"nothing was changed; to apply it: {apply_command(plan, rate=rate, sample=sample)}")
+
+
+def apply_command(plan: Plan, *, rate: float | None = None, sample: int | None = None) -> str:
+    """Return the command that applies a plan, with the time until when it can."""
+    paced = "" if rate is None else f" --rate {_rate_text(rate)}"
+    sampled = "" if sample is None else f" --sample {sample}"
+    return f"{_command()} --apply {safe(plan.id)}{paced}{sampled} (valid until {local_time(plan.head.expires_ms)})"
+
+
+def _command() -> str:
+    return click.get_current_context().command_path
+
+
+def _rate_text(rate: float) -> str:
+    """Return a rate as `--rate` takes it, in the smallest unit of time in which it is a whole job."""
+    unit, seconds = next(((unit, s) for unit, s in (("s", 1), ("m", 60)) if rate * s >= 1), ("h", 3600))
+    return f"{round(rate * seconds, 6):.6f}".rstrip("0").rstrip(".") + f"/{unit}"
+
+
+def aim(plan: Plan) -> str:
+    """Return what a plan changes, in words: `12 jobs from shop:mail to 50`."""
+    head = plan.head
+    to = "" if head.priority is None else f" to {head.priority}"
+    to = to if head.target is None else f" to {head.target}"
+    place = plan.label(head.queues[0]) if len(head.queues) == 1 else f"{len(plan.tail.by_queue):,} queues"
+    return f"{counted(plan.count, 'job')} from {place}{to}"
 
 
 def _print_batch(result: BatchResult, outcomes: Outcomes | None) -> None:
-    place = f" of {safe(result.labels[0])}" if len(result.queues) == 1 else ""
+    place = f" from {safe(result.labels[0])}" if len(result.queues) == 1 else ""
     if result.verb.value == "purge":
-        told = f"purged {counted(result.applied, 'entry', 'entries')}; batch {result.batch}"
+        words = f"purged {counted(result.applied, 'entry', 'entries')}; batch {result.batch}"
     else:
-        told = f"{_DONE[result.verb.value]} {counted(result.applied - result.cancel_requested, 'job')}{place}"
-    line(f"{told}; {result.cancel_requested:,} are running and will be told" if result.cancel_requested else told)
+        words = f"{_DONE[result.verb.value]} {counted(result.applied - result.cancel_requested, 'job')}{place}"
+    if result.cancel_requested:
+        line(f"{words}; {counted(result.cancel_requested, 'running job')} asked to stop")
+    elif result.applied or result.verb.value == "purge":  # otherwise stderr says why nothing was changed
+        line(words)
     if outcomes is not None and outcomes.total:
         parts = [
             f"{count:,} {word}"
@@ -178,12 +229,15 @@ def _print_batch(result: BatchResult, outcomes: Outcomes | None) -> None:
                 (outcomes.waiting, "waiting"),
                 (outcomes.running, "running"),
                 (outcomes.cancelled, "cancelled"),
-                (outcomes.gone, "gone"),
-                (outcomes.unknown, "left, outcome not told"),
+                (outcomes.gone, "no longer stored"),
+                (outcomes.unknown, "with unknown outcome"),
             )
             if count
         ]
         line(f"so far: {', '.join(parts)}")
-    if result.undoable:
-        rest = "" if result.undoable == result.applied else f" {result.undoable:,} of them"
-        line(f"qdeck undo {safe(result.batch)} takes{rest or ' it'} back until {iso(result.undo_until_ms)}")
+    undoable = result.undoable if outcomes is None else min(result.undoable, outcomes.left_to_undo)
+    if result.undoable and outcomes is not None and outcomes.no_undo:
+        line(f"nothing to undo in {safe(result.batch)}: {outcomes.no_undo}")
+    elif undoable:
+        what = "it" if undoable == result.applied else f"{undoable:,} of them"
+        line(f"qdeck undo {safe(result.batch)} undoes {what} until {local_time(result.undo_until_ms)}")

@@ -1,4 +1,4 @@
-"""`qdeck purge`: what the rules would take, and taking exactly that."""
+"""`qdeck purge`: print what the purge rules would remove, and remove exactly that."""
 
 from __future__ import annotations
 
@@ -8,45 +8,70 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qdeck.admin import counted, iso
-from qdeck_console.cli.base import command, settings
+from qdeck.admin import byte_size, counted
+from qdeck_console.cli.base import command, settings, suggesting
 from qdeck_console.cli.output import (
     TextColumn,
     age,
     line,
-    safe,
     table,
 )
-from qdeck_console.cli.plans import SHOWN, Progress, apply, show_plan
+from qdeck_console.cli.plans import SHOWN, Progress, apply, apply_command, show_plan, write_dependents
 
 if TYPE_CHECKING:
     from qdeck.admin import Plan, PlanEntry, Reader
 
 
-@command("purge", short_help="What the purge rules would remove; --apply PLAN removes exactly that.")
-@click.argument("queues", nargs=-1, metavar="[QUEUE]...")
-@click.option("--rule", "rules", multiple=True, metavar="NAME", help="Only this rule; repeats.")
-@click.option(
-    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="A threshold for this run: max_ready_age=12h."
+@command(
+    "purge", examples=("qdeck purge", "qdeck purge --rule dead_too_old --set dlq_ttl=30d", "qdeck purge --apply p-1f3b")
 )
-@click.option("--apply", "plan_ref", metavar="PLAN", help="Do exactly what this plan says: its id, or its file.")
-@click.option("--now", is_flag=True, help="Make the plan and apply it; takes --yes.")
-@click.option("--yes", is_flag=True, help="Really.")
-@click.option("--plan", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Where the plan goes.")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the log of operations.")
+@click.argument(
+    "queues",
+    shell_complete=suggesting("queues"),
+    nargs=-1,
+    metavar="[QUEUE]...",
+    help="Only these queues. Default: all queues.",
+)
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    metavar="NAME",
+    help="Only this rule; repeatable. Default: the rules of qdeck.toml.",
+)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Threshold for this run, such as max_ready_age=12h; repeatable.",
+)
+@click.option("--apply", "plan_ref", metavar="PLAN", help="Apply this plan exactly: its id or its file.")
+@click.option("--now", is_flag=True, help="Make a plan and apply it at once; needs --yes.")
+@click.option("--yes", is_flag=True, help="Confirm --now.")
+@click.option(
+    "--plan",
+    "path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write the plan to this new file. Default: a file in the state directory.",
+)
+@click.option("--reason", default="", metavar="TEXT", help="Reason for the log of operations.")
 @click.pass_context
 def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, **asked: Any) -> None:
-    """A dry run of the purge rules, by default of all of them in all queues. It writes nothing to the server.
+    """Remove what the purge rules select.
 
-    The plan that it makes is a file on this machine, good for an hour; --apply does exactly what it says.
+    By default this is a dry run of all rules in all queues: it prints a plan and changes nothing. The plan is a file
+    on this machine and expires after an hour. --apply PLAN applies exactly that plan.
+    An entry of the plan is a job, a record that belongs to no job, or a temporary queue.
     """
     if plan_ref is not None and (now or asked["rules"] or asked["changes"] or asked["queues"] or asked["path"]):
-        raise click.UsageError("--apply does what the plan says: it takes no other wishes", ctx)
+        raise click.UsageError("--apply applies a plan as it is; leave the other options out", ctx)
     if now != yes and plan_ref is None:
         raise click.UsageError(
-            "--now takes --yes: it removes without showing before"
+            "--now removes without a dry run; add --yes to confirm"
             if now
-            else "--yes goes with --now; to apply a plan that was shown, --apply PLAN",
+            else "--yes goes with --now; to apply a plan give --apply PLAN",
             ctx,
         )
     given = settings()
@@ -56,7 +81,7 @@ def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, 
         with given.writer() as writer:
             plan = load_plan(plan_ref) if plan_ref is not None else _build(writer, asked)
             if plan.verb is not Verb.PURGE:
-                raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to purge")
+                raise click.UsageError(f"plan {plan.id} is for {plan.verb.value}, not for purge")
             ctx.exit(apply(writer, plan, as_json=given.as_json))
     with given.reader() as reader:
         plan = _build(reader, asked)
@@ -81,9 +106,7 @@ def _build(reader: Reader, asked: dict[str, Any]) -> Plan:
 
 def _print_plan(plan: Plan) -> None:
     tail = plan.tail
-    line(
-        f"would purge {counted(plan.count, 'entry', 'entries')}, {tail.bytes:,} bytes; {tail.scanned:,} were looked at"
-    )
+    line(f"would purge {counted(plan.count, 'entry', 'entries')}, {byte_size(tail.bytes)}; {tail.scanned:,} were read")
     if not plan.count:
         return
     line()
@@ -100,16 +123,14 @@ def _print_plan(plan: Plan) -> None:
         ([plan.label(entry.ref), *_cells(entry)] for entry in islice(plan.entries(), SHOWN)),
     )
     if plan.count > SHOWN:
-        line(f"and {plan.count - SHOWN:,} more (--json has all of them)")
+        line(f"and {plan.count - SHOWN:,} more (--json lists all)")
     totals = tail.totals
     if totals.dependents:
-        line(f"{totals.dependents:,} of them have others waiting for them, which will not run then")
+        write_dependents(totals.dependents)
     if totals.failure_handlers:
-        line(f"{counted(totals.failure_handlers, 'job')} of failure handlers will be made")
+        line(f"{counted(totals.failure_handlers, 'failure handler')} will be enqueued")
     line()
-    line(
-        f"nothing was changed; qdeck purge --apply {safe(plan.id)} does exactly this until {iso(plan.head.expires_ms)}"
-    )
+    line(f"nothing was changed; to apply it: {apply_command(plan)}")
 
 
 def _cells(entry: PlanEntry) -> list[str]:

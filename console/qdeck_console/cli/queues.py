@@ -1,20 +1,31 @@
-"""`qdeck queues`: lists the queues, pauses and resumes them."""
+"""`qdeck queues`: list, pause and resume queues."""
 
 from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
 
 import click
 
 from qdeck_console import documents
-from qdeck_console.cli.base import CliCommand, VerbGroup, settings
-from qdeck_console.cli.output import line, note_once, safe, write_json
+from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
+from qdeck_console.cli.output import age, line, note_once, safe, write_json
 from qdeck_console.cli.status import queue_table
 
-queues = VerbGroup("queues", default="list", help="Lists the queues, pauses and resumes them.")
+if TYPE_CHECKING:
+    from qdeck.admin import QueueSettings
+
+queues = VerbGroup(
+    "queues",
+    default="list",
+    help="List, pause and resume queues.",
+    examples=("qdeck queues", "qdeck queues pause shop:mail:actions"),
+)
 
 
-@queues.command("list", cls=CliCommand, short_help="Lists the queues.")
+@queues.command("list", cls=CliCommand, examples=("qdeck queues", "qdeck queues --adapter rq --json"))
 def list_queues() -> None:
-    """Lists the queues, without a verdict: that is qdeck status."""
+    """List the queues with their numbers."""
     given = settings()
     with given.reader() as reader:
         seen = reader.snapshot()
@@ -26,26 +37,49 @@ def list_queues() -> None:
         line("no queues")
 
 
-@queues.command("pause", cls=CliCommand, short_help="Lets nothing more start from a queue.")
-@click.argument("queue")
-def pause(queue: str) -> None:
-    """Lets nothing more start from a queue until it is resumed; what runs goes on, and jobs can still be made."""
-    _set(queue, paused=True)
+@queues.command(
+    "pause",
+    cls=CliCommand,
+    examples=("qdeck queues pause shop:mail:actions --reason INC-42",),
+)
+@click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, or ADAPTER/NAME.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, for the operator who resumes the queue.")
+def pause(queue: str, reason: str) -> None:
+    """Pause a queue: start none of its jobs until it is resumed.
+
+    Running jobs finish, and jobs can still be enqueued.
+    """
+    with settings().writer() as writer:
+        _report(queue, writer.pause(queue, reason=reason))
 
 
-@queues.command("resume", cls=CliCommand, short_help="Lets a paused queue go on.")
-@click.argument("queue")
-def resume(queue: str) -> None:
-    """Lets a paused queue go on."""
-    _set(queue, paused=False)
+@queues.command("resume", cls=CliCommand, examples=("qdeck queues resume shop:mail:actions",))
+@click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, or ADAPTER/NAME.")
+@click.option("--yes", is_flag=True, help="Answer yes to the question.")
+@click.pass_context
+def resume(ctx: click.Context, queue: str, yes: bool) -> None:
+    """Resume a paused queue.
+
+    Asks first if the queue was paused with a reason or by another operator.
+    """
+    from qdeck.admin import QueueSettings, actor
+
+    with settings().writer() as writer:
+        stands = writer.pause_of(queue)
+        if stands is not None and (stands.reason or stands.who != actor()):
+            from qdeck_console.cli.asking import confirmed
+
+            ago = "" if stands.at_ms is None else age(max(0.0, time.time() - stands.at_ms / 1000))
+            if not confirmed("Resume it?", f"{queue} was paused {stands.words(ago)}", yes=yes):
+                ref = writer.resolve(queue)
+                _report(queue, QueueSettings(queue=ref.name, adapter=ref.adapter, paused=True, changed=False))
+                ctx.exit(1)
+        _report(queue, writer.resume(queue))
 
 
-def _set(queue: str, *, paused: bool) -> None:
-    given = settings()
-    with given.writer() as writer:
-        left = writer.pause(queue) if paused else writer.resume(queue)
-    if given.as_json:
+def _report(queue: str, left: QueueSettings) -> None:
+    if settings().as_json:
         write_json({"adapter": left.adapter, "queue": left.queue, "paused": left.paused, "changed": left.changed})
         return
-    word = "paused" if paused else "not paused"
+    word = "paused" if left.paused else "not paused"
     line(f"{safe(queue)} is {word if left.changed else f'{word} already'}")

@@ -1,4 +1,4 @@
-"""`qdeck requeue` and `qdeck bury`: what is done about stuck jobs."""
+"""`qdeck requeue` and `qdeck bury`: act on stuck jobs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,31 @@ from qdeck_console.cli.operate import (
 )
 
 
-@command("requeue", short_help="Puts running jobs back in line, fenced.")
+@command("requeue", examples=("qdeck requeue shop:mail:actions", "qdeck requeue shop:mail:actions --id 7f3a --yes"))
 @act_options
 @click.option("--all-running", is_flag=True, help="Also running jobs that are not stuck.")
 @priority_option
 def requeue(queue: str | None, *, all_running: bool, **options: Any) -> None:
-    """Puts the stuck jobs that match back to their old places in line; what their workers say of them is refused then.
+    """Requeue stuck jobs.
 
-    With --id also a running job that is not stuck can be named.
+    They return to their places in the queue. Late results of their previous workers are refused.
+    With --id a running job that is not stuck can be requeued, too.
     """
     _act_on_stuck("requeue", queue, options, every=all_running)
 
 
-@command("bury", short_help="Puts jobs to the dead letters.")
+@command(
+    "bury",
+    examples=("qdeck bury shop:mail:actions", "qdeck bury shop:mail:actions --state ready --where 'task:import' --yes"),
+)
 @act_options
 @state_option
 @click.option("--all-running", is_flag=True, help="Also running jobs that are not stuck.")
 def bury(queue: str | None, *, all_running: bool, **options: Any) -> None:
-    """Puts the stuck jobs that match to the dead letters; with --state also jobs that wait.
+    """Bury jobs: make them dead letters.
 
-    Those that wait for them die with them, and their failure handlers are made.
+    By default only stuck jobs; with --state jobs that wait, too. Jobs that depend on them die with them, and their
+    failure handlers are enqueued.
     """
     _act_on_stuck("bury", queue, options, every=all_running or bool(options.get("states")))
 

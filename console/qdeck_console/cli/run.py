@@ -1,7 +1,8 @@
-"""Runs the command line: the top group, and what becomes of errors. Exit codes are a promise, see `EXIT`."""
+"""Run the command line: the top group, errors and exit codes. The codes are a contract with scripts."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from pathlib import Path
@@ -9,47 +10,57 @@ from typing import Final
 
 import click
 
-from qdeck_console.cli.base import CONTEXT_SETTINGS, OPTIONS_THAT_WRITE, LateGroup
+from qdeck_console.cli.base import COMPLETE, CONTEXT_SETTINGS, OPTIONS_THAT_WRITE, LateGroup
 
 OK: Final = 0
-DEGRADED: Final = 1  # the thing asked about is degraded, or a part was skipped
+DEGRADED: Final = 1  # degraded, or a part was skipped
 FAILED: Final = 2
 USAGE: Final = 64
 UNREACHABLE: Final = 69
 NOT_ALLOWED: Final = 77
 INTERRUPTED: Final = 130
+_SIMILAR: Final = 0.7  # of an option to the one that is suggested for it: both begin with two dashes
 
-COMMANDS: Final = {
-    "console": ("start:console", "Opens the console; so does qdeck alone."),
-    "snapshot": ("snapshot:snapshot", "One frame of the console, as text or SVG."),
-    "serve": ("serve:serve", "The console in a browser."),
-    "demo": ("start:demo", "A server of its own with a lively workload, and the console on it."),
-    "status": ("status:status", "One look at every queue."),
-    "jobs": ("jobs:jobs", "Lists the jobs of a queue, or cancels, discards, moves, runs, reprioritises them."),
-    "job": ("job:job", "All about one job, or its payload edited."),
-    "dead": ("dead:dead", "Dead letters: lists, groups, retries, discards, exports, edits them."),
-    "stuck": ("stuck:stuck", "What is stuck, and why."),
-    "requeue": ("requeue:requeue", "Puts stuck jobs back in line; who had them has lost them."),
-    "bury": ("requeue:bury", "Puts jobs to the dead letters."),
-    "undo": ("undo:undo", "Takes back what was done."),
-    "activity": ("activity:activity", "The log of operations."),
-    "find": ("find:find", "Where a job is."),
-    "health": ("health:health", "The verdict, with all that is behind it."),
-    "purge": ("purge:purge", "What the purge rules would remove, and removing exactly that."),
-    "doctor": ("doctor:doctor", "Checks connection, rights, server settings and configuration."),
-    "config": ("config:config", "Trusts a qdeck.toml of a directory."),
-    "enqueue": ("enqueue:enqueue", "Makes a job."),
-    "worker": ("worker:worker", "Runs jobs until SIGTERM."),
-    "workers": ("workers:workers", "Lists the workers, or asks one to be quiet or to stop."),
-    "agent": ("agent:agent", "Auto-purge, health, history and metrics, until SIGTERM."),
-    "schedule": ("schedule:schedule", "Lists, adds, changes, pauses and runs cron rules."),
-    "clean": ("clean:clean", "Removes the temporary queues of a task, or orphaned ones."),
-    "queues": ("queues:queues", "Lists the queues, pauses and resumes them."),
+SECTIONS: Final = {
+    "Inspect": {
+        "console": ("open_console:console", "Open the console, as qdeck alone does."),
+        "status": ("status:status", "Show every queue and the problems of the server."),
+        "queues": ("queues:queues", "List, pause and resume queues."),
+        "jobs": ("jobs:jobs", "List the jobs of a queue, or act on those that match."),
+        "job": ("job:job", "Show or edit one job."),
+        "dead": ("dead:dead", "List, retry, discard, export and edit dead letters."),
+        "stuck": ("stuck:stuck", "List stuck jobs, with the reason."),
+        "find": ("find:find", "Find jobs in all queues."),
+        "workers": ("workers:workers", "List the workers, or ask one to be quiet, to resume or to stop."),
+        "health": ("health:health", "Check the health of the queues and of the server."),
+        "activity": ("activity:activity", "Show the log of operations."),
+        "snapshot": ("snapshot:snapshot", "Print one frame of the console, as text or SVG."),
+    },
+    "Operate": {
+        "requeue": ("requeue:requeue", "Requeue stuck jobs."),
+        "bury": ("requeue:bury", "Bury jobs: make them dead letters."),
+        "purge": ("purge:purge", "Remove what the purge rules select."),
+        "clean": ("clean:clean", "Remove the temporary queues of a task, or orphaned ones."),
+        "undo": ("undo:undo", "Undo a batch."),
+        "enqueue": ("enqueue:enqueue", "Create a job."),
+        "schedule": ("schedule:schedule", "List, add, change, pause and run schedules."),
+    },
+    "Run": {
+        "worker": ("worker:worker", "Run the jobs of an application."),
+        "agent": ("agent:agent", "Run maintenance, purges, health checks and metrics."),
+        "serve": ("serve:serve", "Serve the console to browsers."),
+        "demo": ("open_console:demo", "Start a demo server with a workload, and open the console."),
+    },
+    "Set up": {
+        "doctor": ("doctor:doctor", "Check connection, permissions, server settings and configuration."),
+        "config": ("config:config", "Trust a configuration file."),
+        "completion": ("completion:completion", "Print the completion script of a shell."),
+    },
 }
 
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value:
+    if value and not ctx.resilient_parsing:
         # Not from the package: it would bring the client library along.
         from importlib.metadata import version
 
@@ -57,34 +68,47 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def _top() -> LateGroup:
-    return LateGroup(
+def make_top() -> LateGroup:
+    """Return the whole command line."""
+    made = LateGroup(
         "qdeck",
-        late=COMMANDS,
-        help="An operations console for queues on Redis or Valkey. Alone, it opens the console.",
-        epilog="Exit codes: 0 done, 1 degraded or partly skipped, 2 unhealthy or failed, 64 wrong usage, "
-        "69 server unreachable, 77 not allowed.",
+        sections=SECTIONS,
+        help="Inspect and operate job queues on Redis and Valkey. Without a command, open the console.",
+        epilog="Exit codes: 0 done, 1 degraded, partly skipped or not confirmed, 2 unhealthy or failed, "
+        "64 wrong usage, 69 server unreachable, 77 not allowed. `qdeck COMMAND --help` has the options of a command.",
         invoke_without_command=True,
         context_settings=CONTEXT_SETTINGS,
         callback=_alone,
         params=[
             click.Option(
-                ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_version, help="The version."
+                ["--version"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_version,
+                help="Print the version.",
             )
         ],
     )
+    made.examples = (
+        "qdeck dead --group                                   # inspect: what fails, by error",
+        "qdeck dead retry --where 'error:Timeout*' --rate 5/s # operate: shows the plan and asks",
+        "qdeck worker shop:app                                # run",
+        "qdeck doctor                                         # set up",
+    )
+    return made
 
 
 @click.pass_context
 def _alone(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
-        from qdeck_console.cli.start import open_console
+        from qdeck_console.cli.open_console import open_console
 
         ctx.exit(open_console())
 
 
 def run(args: list[str]) -> int:
-    """Runs one command line and returns its exit code; every error is told in words on stderr."""
+    """Run one command line and return its exit code. Every error is one message on stderr."""
     _open_streams()
     try:
         try:
@@ -92,20 +116,29 @@ def run(args: list[str]) -> int:
             sys.stdout.flush()
         except BrokenPipeError:
             _close_stdout()
-            return OK  # whoever reads has enough
+            return OK  # the reader has enough
         return code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption) and error.possibilities:
-            error.possibilities[:] = [name for name in error.possibilities if name not in OPTIONS_THAT_WRITE]
-        return _tell(error.format_message(), _usage_hint(error), USAGE)
+            error.possibilities[:] = [
+                name
+                for name in error.possibilities
+                if name not in OPTIONS_THAT_WRITE
+                and difflib.SequenceMatcher(None, error.option_name, name).ratio() >= _SIMILAR
+            ]
+        return _report(error.format_message(), _usage_hint(error), USAGE)
     except Exception as error:  # noqa: BLE001 - the last resort: no command ends with a traceback
-        return _tell_error(error)
+        return _report_error(error)
 
 
 def _run(args: list[str]) -> int:
-    top = _top()
+    top = make_top()
+    if COMPLETE in os.environ:
+        from qdeck_console.cli.completion import answer
+
+        return answer(top, os.environ[COMPLETE])
     try:
         with top.make_context("qdeck", args) as ctx:
             top.invoke(ctx)
@@ -128,25 +161,25 @@ def _close_stdout() -> None:
 
 def _usage_hint(error: click.ClickException) -> str:
     ctx = getattr(error, "ctx", None)
-    return f"{ctx.command_path} --help tells more" if ctx else ""
+    return f"See `{ctx.command_path} --help`." if ctx else ""
 
 
-def _tell_error(error: Exception) -> int:
+def _report_error(error: Exception) -> int:
     from qdeck import NotAllowed, QdeckError, ServerUnreachable, UnknownJob, UsageError
 
     if not isinstance(error, QdeckError):
         if os.environ.get("QDECK_TRACEBACK"):
             raise error
-        if isinstance(error, OSError) and error.strerror:  # a full disk, a file that may not be read: no fault of ours
-            return _tell(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, "", FAILED)
-        hint = "QDECK_TRACEBACK=1 shows where; if it is a fault of qdeck, please report it"
-        return _tell(f"{type(error).__name__}: {error}", hint, FAILED)
+        if isinstance(error, OSError) and error.strerror:  # a full disk, a file without permission: not a bug
+            return _report(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, "", FAILED)
+        hint = "Set QDECK_TRACEBACK=1 for a traceback. Please report a bug of qdeck."
+        return _report(f"{type(error).__name__}: {error}", hint, FAILED)
     kinds = ((UsageError, USAGE), (UnknownJob, USAGE), (ServerUnreachable, UNREACHABLE), (NotAllowed, NOT_ALLOWED))
     code = next((own for kind, own in kinds if isinstance(error, kind)), FAILED)
-    return _tell(str(error), error.hint, code)
+    return _report(str(error), error.hint, code)
 
 
-def _tell(message: str, hint: str, code: int) -> int:
+def _report(message: str, hint: str, code: int) -> int:
     from qdeck_console.cli.output import note
 
     note(f"qdeck: {message}")

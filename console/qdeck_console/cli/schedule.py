@@ -1,4 +1,4 @@
-"""`qdeck schedule`: the cron rules of a server."""
+"""`qdeck schedule`: list and change the cron schedules of a server."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qdeck.admin import iso
+from qdeck.admin import local_time
 from qdeck_console import documents
-from qdeck_console.cli.base import CliCommand, VerbGroup, explicit_url, need_writable, read_priority, settings
+from qdeck_console.cli.base import (
+    CliCommand,
+    VerbGroup,
+    explicit_url,
+    need_writable,
+    read_priority,
+    settings,
+    suggesting,
+)
 from qdeck_console.cli.enqueue import read_json
 from qdeck_console.cli.output import TextColumn, age, line, note, safe, table, write_json
 
@@ -19,32 +27,42 @@ if TYPE_CHECKING:
     from qdeck.admin import Reader, ScheduleRow
     from qdeck_console.cli.base import CommandOptions
 
-schedule = VerbGroup("schedule", help="Lists, adds, changes, pauses and runs cron rules.", default="list")
+schedule = VerbGroup(
+    "schedule",
+    help="List, add, change, pause and run schedules.",
+    default="list",
+    examples=("qdeck schedule", "qdeck schedule add nightly shop:mail:actions report --cron '0 3 * * *'"),
+)
 
 
 def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option("--tag", "tags", multiple=True, help="A tag of its jobs; may be repeated."),
-        click.option("--retries", type=int, metavar="N", help="How many more runs follow a failed one."),
+        click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag of its jobs; repeatable."),
+        click.option("--retries", type=int, metavar="N", help="Attempts of its jobs after the first one fails."),
         click.option("--priority", metavar="N", help="0 (first) to 899, or CRITICAL, HIGH, NORMAL, LOW."),
-        click.option("--kwargs", "kwargs_json", metavar="JSON", help="Named arguments: a JSON object."),
-        click.option("--args", "args_json", metavar="JSON", help="Arguments: a JSON list."),
+        click.option("--kwargs", "kwargs_json", metavar="JSON", help="Named arguments of its jobs: a JSON object."),
+        click.option("--args", "args_json", metavar="JSON", help="Arguments of its jobs: a JSON list."),
         click.option(
             "--missed",
             type=click.Choice(["skip", "once", "all"]),
-            help="What becomes of turns that nobody made in time (once).",
+            help="Runs missed while no worker or agent was up: none, one or all. Default: once.",
         ),
-        click.option("--tz", metavar="ZONE", help="The time zone of the rule, such as Europe/Madrid (UTC)."),
+        click.option("--tz", metavar="ZONE", help="Time zone of the rule, such as Europe/Madrid. Default: UTC."),
     ):
         function = option(function)
     return function
 
 
-@schedule.command("sync", cls=CliCommand, short_help="Registers the schedules that an app declares.")
-@click.argument("app_ref", metavar="MODULE:APP")
-@click.option("--tasks", "modules", multiple=True, metavar="MODULE", help="A module that declares them; repeats.")
+@schedule.command("sync", cls=CliCommand, examples=("qdeck schedule sync shop:app",))
+@click.argument("app_ref", metavar="MODULE:APP", help="The qdeck.App, such as shop:app.")
+@click.option(
+    "--tasks", "modules", multiple=True, metavar="MODULE", help="Import schedules from this module; repeatable."
+)
 def sync(app_ref: str, modules: tuple[str, ...]) -> None:
-    """Registers the schedules that an app declares, as its workers do; with --url on that server."""
+    """Register the schedules that an application declares.
+
+    Its workers do the same when they start.
+    """
     from qdeck import UsageError
     from qdeck_console.cli.worker import load
 
@@ -55,8 +73,8 @@ def sync(app_ref: str, modules: tuple[str, ...]) -> None:
     app = load(app_ref, modules)
     if url and app.endpoint.url != url:
         raise UsageError(
-            f"{app_ref} names its own server, {app.endpoint}: --url does not change it",
-            hint="leave the URL out of the App, and it takes that of the environment or --url",
+            f"{app_ref} has its own server, {app.endpoint}, which --url does not change",
+            hint="Leave the URL out of the App to use --url or the environment.",
         )
     if not url:
         need_writable(app.endpoint.url)
@@ -67,9 +85,9 @@ def sync(app_ref: str, modules: tuple[str, ...]) -> None:
         note(f"qdeck: {app_ref} declares no schedules")
 
 
-@schedule.command("list", cls=CliCommand, short_help="All schedules, with their next and last runs.")
+@schedule.command("list", cls=CliCommand, examples=("qdeck schedule", "qdeck schedule list --json"))
 def list_() -> None:
-    """Lists all schedules: when their jobs come next, and what became of the last."""
+    """List all schedules, with their next and last runs."""
     given = settings()
     with given.reader() as reader:
         rows = reader.schedules()
@@ -82,19 +100,26 @@ def list_() -> None:
         if row.problem:
             note(f"qdeck: schedule {row.name!r}: {row.problem}")
         elif row.late_s is not None:
-            note(f"qdeck: schedule {row.name!r} is {age(row.late_s)} late: does a worker or an agent run?")
+            note(f"qdeck: schedule {row.name!r} is {age(row.late_s)} late. Check that a worker or an agent is running.")
     if not shown:
         note("qdeck: no schedules")
 
 
-@schedule.command("add", cls=CliCommand, short_help="Adds a schedule, or replaces the one of that name.")
-@click.argument("name")
-@click.argument("queue")
-@click.argument("task")
-@click.option("--cron", required=True, metavar="RULE", help="Five fields, such as '*/30 * * * *'.")
+@schedule.command(
+    "add",
+    cls=CliCommand,
+    examples=("qdeck schedule add nightly shop:mail:actions report --cron '0 3 * * *' --tz Europe/Madrid",),
+)
+@click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
+@click.argument("queue", shell_complete=suggesting("queues"), help="Queue of its jobs.")
+@click.argument("task", help="Task of its jobs.")
+@click.option("--cron", required=True, metavar="RULE", help="Cron rule of five fields, such as '*/30 * * * *'.")
 @_rule_options
 def add(name: str, queue: str, task: str, **options: Any) -> None:
-    """Lets a job of TASK be made in QUEUE by a cron rule. A name keeps one schedule, however often it is added."""
+    """Add a schedule, or replace the one of this name.
+
+    Each run makes a job of TASK in QUEUE.
+    """
 
     given = settings()
     with given.writer() as writer:
@@ -102,54 +127,78 @@ def add(name: str, queue: str, task: str, **options: Any) -> None:
             name, queue, task, cron=options["cron"], tz=options["tz"] or "UTC", missed=options["missed"] or "once",
             **_job(options),
         )  # fmt: skip
-        _tell(given, writer, name, {"made": "added", "changed": "changed", "same": "there already"}[word])
+        _report(given, writer, name, {"made": "added", "changed": "changed", "same": "unchanged"}[word])
 
 
-@schedule.command("edit", cls=CliCommand, short_help="Changes a schedule; what is not given stays.")
-@click.argument("name")
-@click.option("--cron", metavar="RULE", help="Five fields, such as '*/30 * * * *'.")
+@schedule.command("edit", cls=CliCommand, examples=("qdeck schedule edit nightly --cron '30 3 * * *'",))
+@click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
+@click.option("--cron", metavar="RULE", help="Cron rule of five fields, such as '*/30 * * * *'.")
 @_rule_options
 def edit(name: str, **options: Any) -> None:
-    """Changes a schedule; what is not given stays. Turns from now on follow the new rule."""
+    """Change a schedule.
+
+    Options that are not given stay as they are. The new rule applies from the next run on.
+    """
 
     given = settings()
     with given.writer() as writer:
         writer.edit_schedule(name, cron=options["cron"], tz=options["tz"], missed=options["missed"], **_job(options))
-        _tell(given, writer, name, "changed")
+        _report(given, writer, name, "changed")
 
 
-@schedule.command("remove", cls=CliCommand, short_help="Removes a schedule; jobs that it made stay.")
-@click.argument("name")
-def remove(name: str) -> None:
-    """Removes a schedule. Jobs that it made stay. A program that declares it adds it again when it starts."""
+@schedule.command("remove", cls=CliCommand, examples=("qdeck schedule remove nightly --yes",))
+@click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
+@click.option("--yes", is_flag=True, help="Answer yes to the question.")
+@click.pass_context
+def remove(ctx: click.Context, name: str, yes: bool) -> None:
+    """Remove a schedule.
+
+    It asks first: nothing undoes this. Its jobs stay. An application that declares it adds it again when a worker
+    starts.
+    """
+    from qdeck_console.cli.asking import NOT_CHANGED, confirmed
 
     given = settings()
     with given.writer() as writer:
-        writer.remove_schedule(name)
+        row = _find(writer, name)
+        about = f"{name}: {row.cron} ({row.tz}) enqueues {row.task} to {row.queue}; nothing undoes its removal"
+        is_removed = not row.cron or confirmed("Remove it?", about, yes=yes)
+        if is_removed:
+            writer.remove_schedule(name)
     if given.as_json:
-        write_json({"name": name, "removed": True})
-    else:
+        write_json({"name": name, "removed": is_removed})
+    elif is_removed:
         line(f"{safe(name)} is removed")
+    ctx.exit(0 if is_removed else NOT_CHANGED)
 
 
-@schedule.command("pause", cls=CliCommand, short_help="Makes no more jobs until it is resumed.")
-@click.argument("name")
+@schedule.command("pause", cls=CliCommand, examples=("qdeck schedule pause nightly",))
+@click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
 def pause(name: str) -> None:
-    """Lets a schedule make no more jobs until it is resumed; also when a program declares it again."""
+    """Pause a schedule: make no jobs until it is resumed.
+
+    It stays paused when an application declares it again.
+    """
     _enable(name, enabled=False)
 
 
-@schedule.command("resume", cls=CliCommand, short_help="Lets a paused schedule go on.")
-@click.argument("name")
+@schedule.command("resume", cls=CliCommand, examples=("qdeck schedule resume nightly",))
+@click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
 def resume(name: str) -> None:
-    """Lets a paused schedule go on with its next turn; those of the pause are not made up for."""
+    """Resume a paused schedule.
+
+    Runs of the time it was paused are not made up for.
+    """
     _enable(name, enabled=True)
 
 
-@schedule.command("run", cls=CliCommand, short_help="Makes a job now, out of turn.")
-@click.argument("name")
+@schedule.command("run", cls=CliCommand, examples=("qdeck schedule run nightly",))
+@click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
 def run(name: str) -> None:
-    """Makes a job now, out of turn. The turns of the schedule stay as they are."""
+    """Run a schedule now.
+
+    The next scheduled run is unchanged.
+    """
 
     given = settings()
     with given.writer() as writer:
@@ -167,11 +216,11 @@ def _enable(name: str, *, enabled: bool) -> None:
     with given.writer() as writer:
         changed = writer.enable_schedule(name, enabled)
         word = "resumed" if enabled else "paused"
-        _tell(given, writer, name, word if changed else f"{word} already")
+        _report(given, writer, name, word if changed else f"{word} already")
 
 
 def _job(options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments and options of the job; None is what was not given."""
+    """Return the arguments and options of the job; None for what was not given."""
     return {
         "args": read_json("--args", options["args_json"], list, "a list, such as '[42]'"),
         "kwargs": read_json("--kwargs", options["kwargs_json"], dict, "an object, such as '{\"user\": 42}'"),
@@ -187,7 +236,7 @@ def _find(reader: Reader, name: str) -> ScheduleRow:
     return next((row for row in reader.schedules() if row.name == name), ScheduleRow(name=name))
 
 
-def _tell(given: CommandOptions, reader: Reader, name: str, word: str) -> None:
+def _report(given: CommandOptions, reader: Reader, name: str, word: str) -> None:
     if given.as_json:
         write_json(documents.schedule(_find(reader, name)))
         return
@@ -200,5 +249,5 @@ def _cells(row: ScheduleRow) -> list[str]:
         state = "broken"
     elif row.late_s is not None:
         state = "late"
-    times = [(iso(ms) or "-")[:19].replace("T", " ") for ms in (row.next_ms, row.last_ms)]
+    times = [local_time(ms) for ms in (row.next_ms, row.last_ms)]
     return [row.name, row.queue, row.task, row.cron, row.tz, *times, row.last_outcome or "-", state]

@@ -1,4 +1,4 @@
-"""`qdeck serve`: the console in a browser."""
+"""`qdeck serve`: serve the console to browsers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,30 @@ from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import note
 
 
-@command("serve", short_help="The console in a browser.")
-@click.option("--host", default="127.0.0.1", metavar="HOST", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, metavar="PORT")
-@click.option("--public-url", metavar="URL", help="Where browsers find it, when that is not http://HOST:PORT.")
-@click.option(
-    "--visitors", type=click.IntRange(1, 100), default=8, show_default=True, help="Consoles at once, at most."
+@command(
+    "serve",
+    examples=(
+        "qdeck serve",
+        "qdeck serve --port 9000 --token-file token.txt",
+        "qdeck serve --new-user ana >> users.txt",
+    ),
 )
-@click.option("--token-file", metavar="FILE", help="A file with the token to log in with; also QDECK_SERVE_TOKEN.")
-@click.option("--users-file", metavar="FILE", help="A file with users to log in as; also QDECK_SERVE_USERS.")
-@click.option("--new-user", metavar="NAME", help="Ask for a password, print the line for --users-file, and end.")
+@click.option("--host", default="127.0.0.1", metavar="HOST", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=8000, show_default=True, metavar="PORT", help="Port to listen on."
+)
+@click.option("--public-url", metavar="URL", help="URL that browsers use. Default: http://HOST:PORT.")
+@click.option(
+    "--visitors",
+    metavar="N",
+    type=click.IntRange(1, 100),
+    default=8,
+    show_default=True,
+    help="At most this many consoles at once.",
+)
+@click.option("--token-file", metavar="FILE", help="File with the login token. Default: $QDECK_SERVE_TOKEN.")
+@click.option("--users-file", metavar="FILE", help="File with users and password hashes. Default: $QDECK_SERVE_USERS.")
+@click.option("--new-user", metavar="NAME", help="Ask for a password, print the line for --users-file and exit.")
 def serve(
     host: str,
     port: int,
@@ -32,8 +46,10 @@ def serve(
     users_file: str | None,
     new_user: str | None,
 ) -> None:
-    """Serves the console to browsers until Ctrl+C. Each visitor acts with your rights on the server. Beyond this
-    machine it needs a login: a token or users.
+    """Serve the console to browsers.
+
+    The server runs until Ctrl+C. Every visitor acts with your permissions on the server. On an address other than
+    loopback a login is required: a token or users.
     """
     from qdeck import UsageError
     from qdeck_console.serving import login as logins
@@ -54,11 +70,11 @@ def serve(
     if not login.is_needed and not (is_loopback(host) and is_loopback(public)):
         where = public if is_loopback(host) else host
         raise UsageError(
-            f"qdeck serve on {where} needs a login: anybody there could act with your rights",
-            hint="set QDECK_SERVE_TOKEN, or give --token-file or --users-file (its lines are made by --new-user NAME)",
+            f"qdeck serve on {where} requires a login: every visitor acts with your permissions",
+            hint="Set QDECK_SERVE_TOKEN, or give --token-file or --users-file (--new-user NAME prints its lines).",
         )
     os.environ["QDECK_URL"] = target.url
-    # The default context is named, too: its URL alone says less than the context, such as that it is read-only.
+    # Pass the default context on as well: only the context says that it is read-only.
     context = given.context or (None if given.url else target.name)
     options = [
         *(word for name, value in (("--context", context), ("--config", given.config)) if value
@@ -67,7 +83,7 @@ def serve(
         *(word for name in given.adapters for word in ("--adapter", name)),
     ]  # fmt: skip
     if not is_loopback(host):
-        note(f"qdeck: {host}:{port} is plain HTTP: put a proxy with TLS before it, and name its URL with --public-url")
+        note(f"qdeck: {host}:{port} is plain HTTP. Use a proxy with TLS, and give its URL as --public-url.")
     title = f"qdeck · {target.name or urlsplit(target.url).hostname or 'local'}"
     made = server.ConsoleServer(
         server.console_command(options),
@@ -82,17 +98,17 @@ def serve(
 
 
 def _public_host(url: str | None) -> str:
-    """The host of the public URL; this machine where there is none."""
+    """Return the host of the public URL; this machine where there is none."""
     if url is None:
         return "localhost"
     from qdeck import InvalidOption
 
-    hint = "write https://HOST or https://HOST/PATH"
+    hint = "Write https://HOST or https://HOST/PATH."
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise InvalidOption(f"{url!r} is not a URL", hint=hint) from error
+        raise InvalidOption(f"--public-url {url!r} is not a URL", hint=hint) from error
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise InvalidOption(f"{url!r} is not a URL of a page", hint=hint)
+        raise InvalidOption(f"--public-url {url!r} is not the URL of a web page", hint=hint)
     return parts.hostname

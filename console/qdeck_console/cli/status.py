@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 _COLOURS = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
 
 
-@command("status", short_help="One look at every queue.")
+@command("status", examples=("qdeck status", "qdeck status --json"))
 @click.pass_context
 def status(ctx: click.Context) -> None:
-    """One look at every queue. The exit code is the verdict: 0 healthy, 1 degraded, 2 unhealthy."""
+    """Show every queue and the problems of the server.
+
+    Exit code 0: healthy, 1: degraded, 2: unhealthy.
+    """
     given = settings()
     with given.reader() as reader:
         seen = reader.snapshot()
@@ -65,7 +68,7 @@ def _print_status(seen: Snapshot) -> None:
 
 
 def queue_table(seen: Snapshot) -> int:
-    """Writes the queues as a table, and returns how many there are."""
+    """Write the queues as a table; return how many there are."""
     columns = [TextColumn("queue", most=100), *(TextColumn(title, right=True) for title in _NUMBERS), TextColumn("")]
     return table(columns, ([row.ref.label(seen.shared), *_queue_cells(row)] for row in seen.queues))
 

@@ -1,4 +1,4 @@
-"""`qdeck stuck`: the jobs that are stuck, and why."""
+"""`qdeck stuck`: list stuck jobs, with the reason."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qdeck.admin import counted
 from qdeck_console import documents
-from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.base import command, settings, suggesting
 from qdeck_console.cli.operate import (
     check_filter,
     plain_queue,
@@ -19,17 +20,20 @@ if TYPE_CHECKING:
     from qdeck.admin import Reader, StuckJob
 
 
-@command("stuck", short_help="What is stuck, and why.")
-@click.argument("queue", required=False)
+@command("stuck", examples=("qdeck stuck", "qdeck stuck shop:mail:actions --json"))
+@click.argument(
+    "queue", shell_complete=suggesting("queues"), required=False, help="Only this queue. Default: all queues."
+)
 @where_option
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most this many. Default: all.")
 @click.pass_context
 def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) -> None:
-    """Running jobs whose lease is over or whose time limit is, and jobs whose task no worker knows, each with why and
-    whether its worker lives.
+    """List stuck jobs, with the reason.
 
-    What to do about them: qdeck requeue QUEUE, or qdeck bury QUEUE. The exit code is 1 when there are some,
-    or when a queue cannot be read.
+    A job is stuck when its lease or its time limit is over, or when no worker knows its task.
+    Column alive: yes, no, or ? (the adapter cannot tell, or no worker has the job).
+    To act on them: qdeck requeue QUEUE, or qdeck bury QUEUE.
+    Exit code 1: a job is stuck, or a queue cannot be read.
     """
 
     given = settings()
@@ -46,9 +50,9 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
             for job in found:
                 out.add(documents.stuck(job))
     elif not table(_COLUMNS, (_cells(job, reader) for job in found)) and not unread:
-        note("qdeck: nothing is stuck")
+        note("qdeck: no stuck jobs")
     if more:
-        note(f"qdeck: there are more than these {limit:,} (--limit)")
+        note(f"qdeck: {counted(limit or 0, 'job')} listed, more exist (--limit {limit})")
     ctx.exit(1 if found else left_out)
 
 
@@ -56,7 +60,7 @@ _COLUMNS = (
     TextColumn("queue", most=60),
     TextColumn("id", most=40),
     TextColumn("why"),
-    TextColumn("for", right=True),
+    TextColumn("stuck for", right=True),
     TextColumn("worker", most=40),
     TextColumn("alive"),
     TextColumn("task", most=40),

@@ -1,30 +1,124 @@
-"""`qdeck undo`: takes back what was done."""
+"""`qdeck undo`: name a batch, ask, and undo it."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from qdeck.admin import counted
-from qdeck_console.cli.base import command, settings
+from qdeck.admin import counted, iso, local_time
+from qdeck_console.cli.asking import NOT_CHANGED, agrees
+from qdeck_console.cli.base import command, settings, suggesting
 from qdeck_console.cli.output import line, note, note_skips, safe, write_json
 
-_OF_QUEUES = ("clean",)
+if TYPE_CHECKING:
+    from qdeck.admin import Batch, BatchOutcomes, Reader, UndoResult
 
 
-@command("undo", short_help="Takes a batch back; without one, your own last.")
-@click.argument("batch", required=False)
+@command("undo", examples=("qdeck undo", "qdeck undo b-1f3b --yes"))
+@click.argument(
+    "batch",
+    shell_complete=suggesting("batches"),
+    required=False,
+    help="Batch, as qdeck activity lists it. Default: your own last one.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be undone and change nothing.")
+@click.option("--yes", is_flag=True, help="Undo the batch without asking.")
 @click.pass_context
-def undo(ctx: click.Context, batch: str | None) -> None:
-    """Takes a batch back, job by job; one that went on since is left alone, with the reason. Twice is once.
+def undo(ctx: click.Context, batch: str | None, dry_run: bool, yes: bool) -> None:
+    """Undo a batch.
 
-    What died only because it waited for these jobs goes back with them.
+    Prints the batch, who applied it and when, and asks. Without a terminal it needs --yes.
 
-    qdeck activity tells the batches, and until when they can be undone.
+    Jobs that changed since are skipped, with the reason. Jobs that died only because they waited for these jobs are
+    restored with them. qdeck activity lists the batches, and until when they can be undone.
     """
+    if dry_run and yes:
+        raise click.UsageError("--dry-run and --yes exclude each other")
     given = settings()
+    if not yes:
+        with given.reader() as reader:
+            found = reader.find_batch(batch)
+            outcomes = _outcomes(reader, found)
+        _show(found, outcomes, as_json=given.as_json)
+        if found.undone or dry_run:
+            ctx.exit(0)
+        if outcomes is not None and outcomes.no_undo:
+            ctx.exit(NOT_CHANGED)
+        if not agrees(f"Undo {found.title}?"):
+            if not given.as_json:
+                note(f"qdeck: nothing was changed; qdeck undo {found.id} --yes undoes it")
+            ctx.exit(NOT_CHANGED)
+        batch = found.id
     with given.writer() as writer:
         result = writer.undo(batch)
-    if given.as_json:
+    ctx.exit(_show_result(result, as_json=given.as_json))
+
+
+def _outcomes(reader: Reader, found: Batch) -> BatchOutcomes | None:
+    """Return what happened to the jobs of a retry, where that is known of all of them."""
+    from qdeck import UsageError
+
+    if found.undone or found.verb != "retry":
+        return None
+    try:
+        outcomes = reader.batch_outcomes(found.id)
+    except UsageError:
+        return None
+    return outcomes if outcomes.is_whole else None
+
+
+def _show(found: Batch, outcomes: BatchOutcomes | None, *, as_json: bool) -> None:
+    """Write what would be undone; of what was undone, by whom and when."""
+    if as_json:
+        write_json(_shape(found))
+        return
+    if found.undo is not None and found.undone:
+        line(f"{safe(found.title)} ({safe(found.id)}) was undone by {_who(found.undo.by, found.undo.at_ms)}")
+        return
+    line(f"batch   {safe(found.id)}")
+    line(f"what    {safe(found.title)}{', interrupted' if found.is_open else ''}")
+    line(f"by      {_who(found.by, found.at_ms)}")
+    if found.labels:
+        line(f"queues  {safe(', '.join(found.labels[:5]))}{', …' if len(found.labels) > 5 else ''}")
+    for name, text in (("filter", found.filter), ("detail", found.detail), ("reason", found.reason)):
+        if text:
+            line(f"{name:7} {safe(text)}")
+    if outcomes is not None and outcomes.no_undo:
+        line(f"undo    nothing to undo: {outcomes.no_undo}")
+        return
+    most = found.undoable if outcomes is None else min(found.undoable, outcomes.left_to_undo)
+    count = counted(most, *found.nouns)
+    line(f"undo    restores up to {count}, until {local_time(found.until_ms)}; what changed since is skipped")
+
+
+def _who(by: str, at_ms: int) -> str:
+    return f"{safe(by)} at {local_time(at_ms)}"
+
+
+def _shape(found: Batch) -> dict[str, Any]:
+    undo = found.undo if found.undone else None
+    return {
+        "batch": found.id,
+        "verb": found.verb,
+        "by": found.by,
+        "at": iso(found.at_ms),
+        "queues": found.labels,
+        "filter": found.filter,
+        "detail": found.detail,
+        "reason": found.reason,
+        "applied": found.done,
+        "undoable": found.undoable,
+        "undo_until": iso(found.until_ms),
+        "undone_by": None if undo is None else undo.by,
+        "undone_at": None if undo is None else iso(undo.at_ms),
+    }
+
+
+def _show_result(result: UndoResult, *, as_json: bool) -> int:
+    """Write what was undone; return the exit code."""
+    earlier = result.earlier
+    if as_json:
         write_json(
             {
                 "batch": result.batch,
@@ -33,18 +127,22 @@ def undo(ctx: click.Context, batch: str | None) -> None:
                 "dependents": result.dependents,
                 "requeued": result.requeued,
                 "skipped": [skip.as_json() for skip in result.skipped],
+                "undone_by": None if earlier is None else earlier.by,
+                "undone_at": None if earlier is None else iso(earlier.at_ms),
                 "error": result.error,
             }
         )
+    elif earlier is not None:
+        line(f"{safe(result.batch)} was undone by {_who(earlier.by, earlier.at_ms)}; nothing was changed")
     else:
-        what = counted(result.restored, "queue") if result.verb in _OF_QUEUES else counted(result.restored, "job")
-        line(f"{what} of {safe(result.batch)} went back")
+        line(f"{counted(result.restored, *result.nouns)} of {safe(result.batch)} restored")
         if result.dependents:
-            line(f"{counted(result.dependents, 'job')} that waited for them, and had died or gone on, went back too")
+            line(f"{counted(result.dependents, 'dependent job')} restored, too")
         if result.requeued:
-            line(f"{counted(result.requeued, 'job')} had been running; ready now, their workers lost the leases")
+            rest = "is ready now; its worker" if result.requeued == 1 else "are ready now; their workers"
+            line(f"{counted(result.requeued, 'job')} had been running and {rest} lost the lease")
     note_skips(result.skipped, len(result.skipped))
     if result.error is not None:
-        note(f"qdeck: ended after {result.restored:,}: {result.error}; the same command goes on from there")
-        ctx.exit(2)
-    ctx.exit(1 if result.skipped else 0)
+        note(f"qdeck: failed after {result.restored:,}: {result.error}; qdeck undo {result.batch} restores the rest")
+        return 2
+    return 1 if result.skipped else 0

@@ -1,4 +1,4 @@
-"""`qdeck worker`."""
+"""`qdeck worker`: run the jobs of an application."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from qdeck.runtime import module_command
-from qdeck_console.cli.base import command, explicit_url, need_writable, settings
+from qdeck_console.cli.base import command, explicit_url, need_writable, settings, suggesting
 from qdeck_console.cli.output import dumps, note, safe
 
 if TYPE_CHECKING:
@@ -23,17 +23,40 @@ if TYPE_CHECKING:
 _LEVELS = ("debug", "info", "warning", "error")
 
 
-@command("worker", short_help="Runs jobs until SIGTERM.")
-@click.argument("app_ref", metavar="MODULE:APP")
-@click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE[=WEIGHT]", help="A queue to serve; repeats.")
-@click.option("-c", "--concurrency", type=int, default=50, metavar="N", show_default=True, help="Jobs at once.")
-@click.option("--tasks", "modules", multiple=True, metavar="MODULE", help="A module of tasks, or shop.*; repeats.")
+@command("worker", examples=("qdeck worker shop:app", "qdeck worker shop:app -q mail=3 -q imports -c 10"))
+@click.argument("app_ref", metavar="MODULE:APP", help="The qdeck.App, such as shop:app.")
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    shell_complete=suggesting("queues"),
+    multiple=True,
+    metavar="QUEUE[=WEIGHT]",
+    help="Queue to serve; repeatable. Default: the queues of the tasks.",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=int,
+    default=50,
+    metavar="N",
+    show_default=True,
+    help="Run at most this many jobs at once.",
+)
+@click.option(
+    "--tasks",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Import tasks from this module, or from shop.*; repeatable.",
+)
 @click.option(
     "--log-level",
     type=click.Choice(_LEVELS, case_sensitive=False),
-    help="Least severe log line on stderr; info has each job.",
+    metavar="LEVEL",
+    help="Log to stderr from this level on: debug, info (each job), warning, error. Default: off.",
 )
-@click.option("--log-json", is_flag=True, help="Log lines are JSON.")
+@click.option("--log-json", is_flag=True, help="Write log lines as JSON.")
 def worker(
     app_ref: str,
     queues: tuple[str, ...],
@@ -42,10 +65,13 @@ def worker(
     log_level: str | None,
     log_json: bool,
 ) -> None:
-    """Runs the jobs of an app until SIGTERM; what runs then is finished or given back. SIGHUP starts it anew."""
+    """Run the jobs of an application.
+
+    The worker runs until SIGTERM. Then running jobs finish or are requeued. SIGHUP restarts the worker.
+    """
     weights = dict(_read_queue(text) for text in queues)
     given, url = settings(), explicit_url()
-    if url or given.confirm:  # an app that brings its own server was meant for it
+    if url or given.confirm:  # an app with its own URL is for that server
         need_writable()
     if url:
         os.environ["QDECK_URL"] = url
@@ -57,7 +83,7 @@ def worker(
         ended = _work(app_ref, modules, weights, concurrency, url, _WorkerEvents(out, as_json=given.as_json))
     if ended == "reload":
         sys.stdout.flush()
-        # A new process, because modules that changed cannot be loaded anew with certainty.
+        # A new process: changed modules cannot be reloaded reliably.
         os.execv(sys.executable, module_command("qdeck_console", *sys.argv[1:]))  # noqa: S606 - ourselves
 
 
@@ -76,18 +102,18 @@ def _work(
     if not any(True for _ in app.tasks) and not app.beside:
         raise UsageError(
             f"{app_ref} declares no tasks",
-            hint='name the modules that declare them: --tasks shop.tasks, or app.autodiscover("shop.*")',
+            hint='Give their modules: --tasks shop.tasks, or app.autodiscover("shop.*").',
         )
     if url and app.endpoint.url != url:
         raise UsageError(
-            f"{app_ref} names its own server, {app.endpoint}: --url does not change it",
-            hint="leave the URL out of the App, and it takes that of the environment or --url",
+            f"{app_ref} has its own server, {app.endpoint}, which --url does not change",
+            hint="Leave the URL out of the App to use --url or the environment.",
         )
     return Worker(app, weights or None, concurrency=concurrency, app_ref=app_ref, on_event=tell).run()
 
 
 def load(app_ref: str, modules: tuple[str, ...]) -> App:
-    """The app with its tasks. Of a module that fails to import the traceback goes to stderr."""
+    """Return the app with its tasks. Write the traceback of a failed import to stderr."""
     from qdeck.runtime import ImportFailed, load_app
 
     try:
@@ -102,7 +128,7 @@ def load(app_ref: str, modules: tuple[str, ...]) -> App:
 
 @contextlib.contextmanager
 def _stdout_for_events(*, as_json: bool) -> Iterator[TextIO]:
-    """Where events go. With `--json` stdout holds nothing else: what handlers print goes to stderr for as long."""
+    """Yield the stream for events. With `--json` it is stdout alone; the output of handlers goes to stderr."""
     if not as_json:
         yield sys.stdout
         return
@@ -122,12 +148,12 @@ def _stdout_for_events(*, as_json: bool) -> Iterator[TextIO]:
 def _read_queue(text: str) -> tuple[str, int]:
     name, _, weight = text.partition("=")
     if weight and not (weight.isdecimal() and int(weight) > 0):
-        raise click.UsageError(f"-q {text!r}: the weight is a whole number from 1 up", click.get_current_context())
+        raise click.UsageError(f"-q {text!r}: the weight must be an integer of at least 1", click.get_current_context())
     return name, int(weight or 1)
 
 
 class _WorkerEvents:
-    """Writes what a worker tells, a line each, past whatever captures the output of its handlers."""
+    """Write the events of a worker, one per line, apart from the output of its handlers."""
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self._out = out
@@ -143,7 +169,7 @@ class _WorkerEvents:
             )
             text = f"{at}  {safe(event.get('worker', ''))}  {safe(event.get('event', '')):9} {rest}".rstrip()
         encoding = self._out.encoding or "utf-8"
-        # Whoever reads may go away: that is no reason to stop working.
+        # The reader may exit: the worker goes on.
         with contextlib.suppress(OSError, ValueError):
             self._out.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
             self._out.flush()

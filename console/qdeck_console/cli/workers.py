@@ -1,4 +1,4 @@
-"""`qdeck workers`: lists the workers, or asks one to be quiet or to stop."""
+"""`qdeck workers`: list the workers, or ask one to be quiet, to resume or to stop."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qdeck.admin import byte_size
 from qdeck_console import documents
-from qdeck_console.cli.base import CliCommand, VerbGroup, settings
+from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
 from qdeck_console.cli.output import (
     TextColumn,
     age,
@@ -25,12 +26,17 @@ if TYPE_CHECKING:
 PRESENCE_S = 20  # how often an idle worker reports, and reads what is requested of it
 
 
-workers = VerbGroup("workers", default="list", help="Lists the workers, or asks one to be quiet or to stop.")
+workers = VerbGroup(
+    "workers",
+    default="list",
+    help="List the workers, or ask one to be quiet, to resume or to stop.",
+    examples=("qdeck workers", "qdeck workers quiet worker-1"),
+)
 
 
-@workers.command("list", cls=CliCommand, short_help="Lists the workers.")
+@workers.command("list", cls=CliCommand, examples=("qdeck workers", "qdeck workers --json"))
 def list_workers() -> None:
-    """Lists the workers, the living ones first. Also: qdeck workers quiet ID, qdeck workers stop ID."""
+    """List the workers, those that are alive first."""
     given = settings()
     with given.reader() as reader:
         rows = reader.workers()
@@ -45,7 +51,7 @@ def list_workers() -> None:
 
 
 def _worker_cells(row: WorkerRow) -> list[str]:
-    memory = "-" if row.memory_bytes is None else f"{row.memory_bytes / 1e6:,.0f} MB"
+    memory = "-" if row.memory_bytes is None else byte_size(row.memory_bytes)
     state = row.requested if row.requested and row.requested != row.state else row.state
     counts = [number(row.running), number(row.done), number(row.failed)]
     seen = "-" if row.heartbeat_s is None else f"{age(row.heartbeat_s)} ago"
@@ -53,17 +59,42 @@ def _worker_cells(row: WorkerRow) -> list[str]:
 
 
 def _order(verb: str, about: str) -> None:
-    @workers.command(verb, cls=CliCommand, help=about, short_help=about)
-    @click.argument("worker_id", metavar="ID")
-    def order(worker_id: str) -> None:
-        given = settings()
-        with given.writer() as writer:
+    @workers.command(verb, cls=CliCommand, help=about, examples=(f"qdeck workers {verb} worker-1",))
+    @click.argument("worker_id", shell_complete=suggesting("workers"), metavar="ID", help="Id of the worker.")
+    @click.option("--yes", is_flag=True, help="Answer yes to the question.")
+    @click.pass_context
+    def order(ctx: click.Context, worker_id: str, yes: bool) -> None:
+        from qdeck.admin import served_only_by
+        from qdeck_console.cli.asking import confirmed
+
+        with settings().writer() as writer:
+            rows = [] if yes else writer.workers()
+            if any(row.id == worker_id for row in rows):
+                names = [ref.name for ref in served_only_by(worker_id, rows)]
+                without = f"no other worker serves {', '.join(names)}" if names else "other workers serve its queues"
+                if not confirmed(f"{verb.capitalize()} it?", f"{verb} {worker_id}: {without}", yes=yes):
+                    if settings().as_json:
+                        write_json({"worker": worker_id, "requested": None})
+                    ctx.exit(1)
             writer.order_worker(worker_id, verb)
-        if given.as_json:
-            write_json({"worker": worker_id, "requested": verb})
-        else:
-            line(f"{verb} requested of {safe(worker_id)}; takes effect within {PRESENCE_S} s")
+        _report(worker_id, verb)
 
 
-_order("quiet", "Asks a worker to finish what it has and to take nothing new.")
-_order("stop", "Asks a worker to finish and end.")
+def _report(worker_id: str, verb: str) -> None:
+    if settings().as_json:
+        write_json({"worker": worker_id, "requested": verb})
+    else:
+        line(f"{verb} requested of {safe(worker_id)}; takes effect within {PRESENCE_S} s")
+
+
+_order("quiet", "Ask a worker to finish its jobs and to claim no more.")
+_order("stop", "Ask a worker to finish its jobs and to end.")
+
+
+@workers.command("resume", cls=CliCommand, examples=("qdeck workers resume worker-1",))
+@click.argument("worker_id", shell_complete=suggesting("workers"), metavar="ID", help="Id of the worker.")
+def resume(worker_id: str) -> None:
+    """Let a quiet worker claim jobs again."""
+    with settings().writer() as writer:
+        writer.order_worker(worker_id, "resume")
+    _report(worker_id, "resume")

@@ -381,7 +381,7 @@ def seed_others(url: str, seed: int) -> None:
 
 
 def main() -> int:
-    """Writes until it is told to stop."""
+    """Write until SIGTERM."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
     every = writers(os.environ["QDECK_URL"], int(sys.argv[1]) + 100)

@@ -82,7 +82,7 @@ def due(rng: random.Random) -> list[Call]:
 
 
 def main() -> int:
-    """Produces until it is told to stop."""
+    """Enqueue jobs until SIGTERM."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
     rng = random.Random(int(sys.argv[1]))  # noqa: S311 - the same seed shall make the same work

@@ -20,8 +20,8 @@ from qdeck_console.demo import names
 from qdeck_console.demo.others import seed_others
 from qdeck_console.demo.schedules import seed_schedules
 from qdeck_console.demo.seed import GONE, Seeder
-from qdeck_console.embedded import EmbeddedServer, dying_with_parent
 from qdeck_console.embedded_cluster import EmbeddedCluster
+from qdeck_console.embedded_server import EmbeddedServer, dying_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ class Demo:
         return process
 
     def _freeze(self, process: subprocess.Popen[bytes]) -> None:
-        """Freezes the video worker once it runs a job: its leases run out, and nobody else serves its queue."""
+        """Freeze the video worker once it runs a job: its leases expire, and no other worker serves its queue."""
         try:
             with Reader(self.url, adapters=[NATIVE]) as reader:
                 while not self._over.wait(0.2):
@@ -164,7 +164,7 @@ def _headless(demo: Demo, seconds: float | None, *, json: bool) -> int:
 
 
 def _console(demo: Demo, seconds: float | None, *, read_only: bool) -> int:
-    from qdeck_console.running import run_console
+    from qdeck_console.run_console import run_console
 
     return run_console(demo.url, read_only=read_only, title="demo", seconds=seconds)
 

@@ -85,7 +85,7 @@ class Seeder:
             self._past.complete(queue, at + 1_700, self._past.claim(queue, at + 900, free_slots=count))
 
     def _stuck(self) -> None:
-        """Two imports whose worker is gone. Nobody serves their queue, so nobody takes them back."""
+        """Two imports whose worker is gone. No worker serves their queue, so they are not requeued."""
         calls = [tasks.import_feed.call(f"https://feeds.example/{name}.xml") for name in ("north", "south", "west")]
         at = self._now - 9 * MINUTE_MS
         self._past.enqueue(calls, at)
@@ -113,7 +113,7 @@ class Seeder:
         self._past.enqueue(links, self._now - 3 * MINUTE_MS)
 
     def _die(self, call: Call, ago_min: int, failing: Failing, *, runs: int, kind: str = "failed") -> None:
-        """Lets a job fail for real as often as it may, the last time so many minutes ago."""
+        """Let a job fail in all its attempts, the last one `ago_min` minutes ago."""
         at = self._now - ago_min * MINUTE_MS - runs * 5_000 - self._rng.randrange(30_000)
         self._past.enqueue([call], at)
         for attempt in range(1, runs + 1):

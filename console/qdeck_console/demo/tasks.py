@@ -97,7 +97,7 @@ async def record(actor: str, action: str) -> None:
 
 
 def refuse(endpoint: str) -> None:
-    """Connects to where nobody listens, as to a partner that shut its door."""
+    """Connect to a port where no server listens."""
     try:
         socket.create_connection(("127.0.0.1", 1), timeout=0.2).close()
     except OSError as error:

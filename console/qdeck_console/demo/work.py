@@ -9,7 +9,7 @@ from qdeck_console.demo.tasks import app
 
 
 def main() -> int:
-    """Works until it is told to stop."""
+    """Run jobs until SIGTERM."""
     concurrency, *words = sys.argv[1:]
     queues = {name: int(weight) for name, _, weight in (word.rpartition("=") for word in words)}
     Worker(app, queues=queues, concurrency=int(concurrency), grace=1).run()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from qdeck.admin import Verb
 from qdeck_console import format as fmt
 from qdeck_console.operations import DONE
-from qdeck_console.presenters.parts import MARGIN, Naming, name_parts
+from qdeck_console.presenters.line_parts import MARGIN, Naming, name_parts
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, safe_text, width
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 REACHED: Final = frozenset({"retry", "requeue", "run", "edit", "reprioritise", "move"})  # jobs that go on elsewhere
 RAN: Final = frozenset({"retry", "requeue", "run", "edit"})  # jobs that shall run
+OPEN: Final = ("running", "interrupted")  # outcomes of what was not applied to its end
 _MOST_QUEUES: Final = 20  # that an entry of the log names
 _LOOKS: Final = {
     "done": ("✓", "ok"),
     "failed": ("✗", "bad"),
-    "begun": ("▸", "accent"),
+    "running": ("▸", "accent"),
 }
 
 
@@ -45,7 +46,7 @@ class ActivityView(NamedTuple):
 
     later: Later
     now_ms: int
-    hide: Naming
+    naming: Naming
 
 
 def _plain(view: ActivityView) -> str:
@@ -59,16 +60,19 @@ def _verb(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
 
 def _place(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
     strong = cell.at_cursor and not cell.view.later.undone
-    return _where(row, cell.view.hide, cell.width, "strong" if strong else _plain(cell.view))
+    return _where(row, cell.view.naming, cell.width, "strong" if strong else _plain(cell.view))
 
 
-def _became(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
+def _result(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
     words, role = what_became(row, cell.view.later, cell.view.now_ms)
     return [(cut_end(words, cell.width), role if role != "text" else _plain(cell.view))]
 
 
 def _undo(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
-    if row.undo_until_ms is None or cell.view.later.undone:
+    later = cell.view.later
+    known = later.outcomes if row.verb == "retry" else None
+    restores_none = known is not None and known.is_whole and bool(known.no_undo)
+    if row.undo_until_ms is None or later.undone or restores_none:
         return [(fmt.NONE, "ghost")]
     left = row.undo_until_ms - cell.view.now_ms
     return fmt.span_pieces(left) if left > 0 else [("over", "faint")]
@@ -82,14 +86,14 @@ def table_of(rows: Sequence[Activity] = ()) -> Table[Activity, ActivityView]:
     """Return the columns, as wide as this log needs them. When it is narrow, who goes first, then the time for undo."""
     when = max([8, *(width(fmt.clock(row.at_ms)) for row in rows)])
     who = min(17, max([3, *(width(safe_text(row.who, limit=20)) for row in rows)]))
-    what = min(14, max([7, *(width(safe_text(row.verb, limit=20)) for row in rows)]))
+    what = min(14, max([9, *(width(safe_text(row.verb, limit=20)) for row in rows)]))
     return Table(
-        Column("when", when, lambda row, cell: [(fmt.clock(row.at_ms), _plain(cell.view))]),
+        Column("time", when, lambda row, cell: [(fmt.clock(row.at_ms), _plain(cell.view))]),
         Column("who", who, lambda row, cell: [(cut_end(safe_text(row.who, limit=80), cell.width), "muted")]),
-        Column("what", what, _verb),
+        Column("operation", what, _verb),
         Column("where", 22, _place),
         Column("count", 7, lambda row, cell: fmt.cell(fmt.count(count_of(row)), _plain(cell.view)), right=True),
-        Column("became", REST, _became, lead=1),
+        Column("result", REST, _result, lead=1),
         Column("undo", 8, _undo, right=True),
         sign=_sign,
         least=25,
@@ -105,11 +109,11 @@ def lines(
     if height(row, table, cells) == 1:
         return [first]
     why, quiet = _why(row), "faint" if view.later.undone else "muted"
-    indent = table.start("what", cells)
+    indent = table.start("operation", cells)
     room = max(8, cells - indent - MARGIN)
     second: list[Piece] = []
     if not table.has("where", cells):
-        second = _where(row, view.hide, min(room, 30), _plain(view))
+        second = _where(row, view.naming, min(room, 30), _plain(view))
         second += [("  ·  ", "ghost")] if why else []
     second.append((safe_text(why, limit=300), quiet))
     return [first, ((" " * indent, "text"), *fmt.fit(second, room))]
@@ -134,9 +138,9 @@ def height(row: Activity, table: Table[Activity, ActivityView], cells: int) -> i
     return 2 if _why(row) or (row.queues and not table.has("where", cells)) else 1
 
 
-def _where(row: Activity, hide: Naming, cells: int, role: str) -> list[Piece]:
+def _where(row: Activity, naming: Naming, cells: int, role: str) -> list[Piece]:
     if len(row.queues) == 1:
-        return fmt.path(name_parts(row.queues[0], hide=hide), cells, role)
+        return fmt.path(name_parts(row.queues[0], naming=naming), cells, role)
     if row.queues:
         more = "≥ " if len(row.queues) >= _MOST_QUEUES else ""
         return [(f"{more}{len(row.queues):,} queues", role)]
@@ -171,8 +175,11 @@ def what_became(row: Activity, later: Later, now_ms: int) -> Piece:
         told = undone.counts.get("restored")
         when = fmt.clock(undone.at_ms)
         when = when[:-3] if when.count(":") == 2 else when  # to the minute; of another day it is already
-        return f"by {safe_text(undone.who, limit=20)} at {when}, {fmt.count(told)} back", "text"
-    if later.outcomes is not None and row.verb in RAN and later.outcomes.total:
+        skipped = undone.counts.get("skipped", 0)
+        words = f"undone by {safe_text(undone.who, limit=20)} {when}"
+        words += f": {told or 0:,} restored" + (f", {skipped:,} skipped" if skipped else "")
+        return words, "text"
+    if row.outcome not in OPEN and later.outcomes is not None and row.verb in RAN and later.outcomes.total:
         return truth(later.outcomes)
     if row.verb == "pause" and row.queues:
         if later.paused:
@@ -191,15 +198,25 @@ def what_became(row: Activity, later: Later, now_ms: int) -> Piece:
 
 
 def _outcome(row: Activity) -> Piece:
+    if row.outcome in OPEN:
+        return _progress(row), "warn" if row.outcome == "interrupted" else "text"
     applied, skipped = count_of(row), row.counts.get("skipped", row.counts.get("left", 0))
     role = "bad" if row.outcome == "failed" else "text"
     if applied is None:
         return safe_text(row.outcome, limit=60), role
-    done = DONE[Verb(row.verb)] if row.verb in list(Verb) else "back" if row.verb == "undo" else "done"
-    words = f"{applied:,} {done}" + (f", {skipped:,} left alone" if skipped else "")
-    if row.outcome not in ("done", "begun"):
+    done = DONE[Verb(row.verb)] if row.verb in list(Verb) else "restored" if row.verb == "undo" else "done"
+    words = f"{applied:,} {done}" + (f", {skipped:,} skipped" if skipped else "")
+    if row.outcome not in ("done", "running"):
         words = f"{safe_text(row.outcome, limit=30)}: {words}"
     return words, role
+
+
+def _progress(row: Activity) -> str:
+    """How far an operation came that goes on, or whose process ended before it did."""
+    words = [f"{row.outcome}: {count_of(row) or 0:,}"]
+    if "planned" in row.counts:
+        words.append(f"of {row.counts['planned']:,}")
+    return " ".join(words)
 
 
 def truth(outcomes: BatchOutcomes) -> tuple[str, str]:
@@ -207,12 +224,12 @@ def truth(outcomes: BatchOutcomes) -> tuple[str, str]:
     parts = [
         (outcomes.done, "done"), (outcomes.dead_again, "dead again"), (outcomes.running, "running"),
         (outcomes.pending, "waiting"), (outcomes.cancelled, "cancelled"),
-        (outcomes.gone, "ended, not kept"), (outcomes.unknown, "outcome not told"),
+        (outcomes.gone, "no longer stored"), (outcomes.unknown, "outcome unknown"),
     ]  # fmt: skip
     words = ", ".join(f"{count:,} {word}" for count, word in parts if count)
     if not outcomes.is_whole:
         words = f"≥ {words}"
-    return words or "nothing is kept", "warn" if outcomes.dead_again else "text"
+    return words or "no longer kept", "warn" if outcomes.dead_again else "text"
 
 
 def pairs_of_pauses(rows: Iterable[Activity]) -> dict[str, Activity | None]:

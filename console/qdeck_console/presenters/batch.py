@@ -1,14 +1,14 @@
-"""One operation: what became of its jobs, what they died of, how it was done, and what an undo would do."""
+"""One operation: the outcomes of its jobs, their errors, what was requested, and what an undo restores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import MAX_UNDO_BYTES
+from qdeck.admin import MAX_UNDO_BYTES, Verb
 from qdeck_console import format as fmt
 from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, rule_name, sign, what_became
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import Naming, pair, queue_path, section
+from qdeck_console.presenters.line_parts import Naming, pair, queue_path, section
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ _MOST_QUEUES: Final = 8
 _MOST_RULES: Final = 16
 
 
-def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, hide: Naming) -> list[Line]:
-    """All about one operation; `problem` is why it is not known what became of it."""
+def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, naming: Naming) -> list[Line]:
+    """Return all about one operation; `problem` is why its outcomes are unknown."""
     known = later.outcomes
     found = [*_head(row, cells, later, now_ms)]
     if row.verb in REACHED and row.batch is not None and later.undone is None:
@@ -31,7 +31,7 @@ def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, 
             found += [(), *_errors(known, cells)]
     elif row.batch is not None:
         found += [(), *_done(row, cells)]
-    found += [(), *_how(row, cells, hide)]
+    found += [(), *_how(row, cells, naming)]
     found += [(), *_undo(row, cells, later=later, now_ms=now_ms)]
     if known is not None:
         found += [(), *_store(known, cells)]
@@ -51,11 +51,12 @@ def _head(row: Activity, cells: int, later: Later, now_ms: int) -> list[Line]:
     elif row.verb in RAN and outcomes is not None and outcomes.dead_again:
         state = "mixed" if outcomes.done else "dead again"
     elif row.verb in RAN and glyph == "▸":
-        state = "under way"
+        state = "in progress"
     else:
         state = safe_text(row.outcome, limit=20)
     word = f"{glyph} {state}"
-    who = f"{row.batch or 'no batch'}, {row.who}, {fmt.clock(row.at_ms)}"
+    who = f"{row.batch + ', ' if row.batch else ''}by {row.who} at {fmt.clock(row.at_ms)}"
+    who += "" if row.batch or row.verb not in list(Verb) else "; cannot be undone"
     return [
         (*fmt.fit([(title, "strong bold")], cells - len(word)), (word, f"{role} bold")),
         ((cut_end(safe_text(who, limit=200), cells), "muted"),),
@@ -64,9 +65,9 @@ def _head(row: Activity, cells: int, later: Later, now_ms: int) -> list[Line]:
 
 
 def _states(row: Activity, outcomes: BatchOutcomes | None, problem: str, cells: int) -> list[Line]:
-    head = _head_with("what became of them", [(f"{outcomes.jobs:,}", "strong")] if outcomes else [], cells)
+    head = _head_with("outcomes", [(f"{outcomes.jobs:,}", "strong")] if outcomes else [], cells)
     if outcomes is None or not outcomes.jobs:
-        words = problem or ("nothing is kept of its jobs" if outcomes is not None else "…")
+        words = problem or ("details expired" if outcomes is not None else "…")
         return [head, *(((part, "muted"),) for part in wrap(safe_text(words, limit=200), cells, most=3))]
     total = max(1, outcomes.total)
     ok, bad = outcomes.done, outcomes.dead_again
@@ -80,8 +81,8 @@ def _states(row: Activity, outcomes: BatchOutcomes | None, problem: str, cells: 
         ("▸", "accent", "running", outcomes.running, False),
         ("◦", "muted", "waiting", outcomes.pending, True),
         ("∅", "muted", "cancelled", outcomes.cancelled, False),
-        ("–", "ghost", "ended, not kept", outcomes.gone, False),
-        ("–", "ghost", "left alone", row.counts.get("skipped", 0), True),
+        ("–", "ghost", "no longer stored", outcomes.gone, False),
+        ("–", "ghost", "skipped", row.counts.get("skipped", 0), True),
     ):
         if count or always:
             value = fmt.cell(fmt.count(count), "strong bold" if count else "text")
@@ -92,7 +93,7 @@ def _states(row: Activity, outcomes: BatchOutcomes | None, problem: str, cells: 
 
 
 def _head_with(label: str, value: list[Piece], cells: int) -> Line:
-    """A head with a number at its end."""
+    """Return a section title with a number at its end."""
     line = section(label, "", "muted", cells - (fmt.length(value) + 1 if value else 0), indent=0)
     return (*line, (" ", "text"), *value) if value else line
 
@@ -112,22 +113,21 @@ def _errors(outcomes: BatchOutcomes, cells: int) -> list[Line]:
 
 
 def _done(row: Activity, cells: int) -> list[Line]:
-    """What it did to jobs that go nowhere from there."""
-    lines = [section("what was done", "", "muted", cells, indent=0)]
-    for label, name in (("planned", "planned"), ("done", "applied"), ("left alone", "skipped"), ("back", "restored")):
+    """Return what it did to jobs that have no outcome."""
+    lines = [section("result", "", "muted", cells, indent=0)]
+    for label, name in (("planned", "planned"), ("done", "applied"), ("skipped", "skipped"), ("restored", "restored")):
         if name in row.counts:
             count = row.counts[name]
             lines.append(pair(label, fmt.cell(fmt.count(count), "strong" if count else "text"), cells))
     return lines if len(lines) > 1 else []
 
 
-def _how(row: Activity, cells: int, hide: Naming) -> list[Line]:
-    found = [section("how", "", "muted", cells, indent=0)]
+def _how(row: Activity, cells: int, naming: Naming) -> list[Line]:
+    found = [section("request", "", "muted", cells, indent=0)]
     rules = row.rules
     for at, used in enumerate(rules[:_MOST_RULES]):
-        threshold = used.words if used.seconds is None else f"{used.setting} {fmt.span_s(used.seconds)}"
         words: Line = (
-            (safe_text(rule_name(used), limit=80), "text"), ("  " + safe_text(threshold, limit=200), "muted"),
+            (safe_text(rule_name(used), limit=80), "text"), ("  " + safe_text(used.words, limit=200), "muted"),
         )  # fmt: skip
         label = "" if at else "rule" if len(rules) == 1 else "rules"
         found.append((*fmt.fit([(label, "muted")], _LABEL), *fmt.fit(words, max(8, cells - _LABEL))))
@@ -147,7 +147,7 @@ def _how(row: Activity, cells: int, hide: Naming) -> list[Line]:
             ]
     for at, queue in enumerate(row.queues[:_MOST_QUEUES]):
         name = "" if at else "queue" if len(row.queues) == 1 else "queues"
-        path = queue_path(queue, max(8, cells - _LABEL), "text", hide=hide)
+        path = queue_path(queue, max(8, cells - _LABEL), "text", naming=naming)
         found.append((*fmt.fit([(name, "muted")], _LABEL), *path))
     if len(row.queues) > _MOST_QUEUES:
         found.append(((" " * _LABEL + f"{len(row.queues) - _MOST_QUEUES} more", "faint"),))
@@ -158,22 +158,24 @@ def _undo(row: Activity, cells: int, *, later: Later, now_ms: int) -> list[Line]
     undone, outcomes = later.undone, later.outcomes
     left = 0 if row.undo_until_ms is None else row.undo_until_ms - now_ms
     if undone is not None:
-        words = f"{safe_text(undone.who, limit=40)} took it back at {fmt.clock(undone.at_ms)}."
+        words = f"undone by {safe_text(undone.who, limit=40)} at {fmt.clock(undone.at_ms)}"
         return [_head_with("undo", [], cells), *_words(words, cells)]
     if row.batch is None or left <= 0:
-        why = "its time is over" if row.undo_until_ms else "there is nothing to take back"
+        why = "undo has expired" if row.undo_until_ms else "nothing to undo"
         return [_head_with("undo", [], cells), ((why, "muted"),)]
     found = [_head_with("undo", [*fmt.span_pieces(left), (" left", "muted")], cells)]
     if outcomes is not None and row.verb in REACHED:
         found += _words(_would(outcomes, row.verb), cells)
     elif row.counts.get("applied"):
-        found += _words(f"would put {row.counts['applied']:,} back as they were, where nothing is in the way", cells)
+        found += _words(f"restores {fmt.counted(row.counts['applied'], 'job')}, except those that changed since", cells)
+    if row.outcome == "interrupted" and (left := row.counts.get("planned", 0) - (count_of(row) or 0)) > 0:
+        found += _words(f"enter continues: {left:,} are left", cells)
     return found
 
 
 def left_to_undo(outcomes: BatchOutcomes) -> int:
-    """How many of its jobs an undo would put back: those that still wait."""
-    return outcomes.pending
+    """Return how many of its jobs an undo restores: those that still wait."""
+    return outcomes.left_to_undo
 
 
 def _would(outcomes: BatchOutcomes, verb: str) -> str:
@@ -182,11 +184,11 @@ def _would(outcomes: BatchOutcomes, verb: str) -> str:
     dead = outcomes.dead_again if verb in RAN else 0
     but = []
     if ran:
-        but.append(f"{ran:,} {'has' if ran == 1 else 'have'} run since")
+        but.append(f"{ran:,} ran since")
     if dead:
-        but.append(f"{dead:,} {'is a dead letter' if dead == 1 else 'are dead letters'} again")
-    words = f"would put {back:,} back" + (f": {' and '.join(but)}" if but else "") + "."
-    return words if back else f"{words} Nothing is left to undo."
+        but.append(f"{dead:,} dead again")
+    words = f"restores {fmt.counted(back, 'job')}" if back else "nothing left to undo"
+    return words + (f"; {' and '.join(but)}" if but else "")
 
 
 def _words(words: str, cells: int) -> list[Line]:
@@ -194,7 +196,7 @@ def _words(words: str, cells: int) -> list[Line]:
 
 
 def _store(outcomes: BatchOutcomes, cells: int) -> list[Line]:
-    """How full the room for all undo is."""
+    """Return how full the undo store is."""
     most = f"{MAX_UNDO_BYTES // 2**20}"
     value = [*fmt.size(outcomes.all_kept_bytes), (" of ", "muted"), (most, "text"), (" MB", "muted")]
     share = outcomes.all_kept_bytes / MAX_UNDO_BYTES

@@ -1,18 +1,20 @@
-"""The plan of an operation in numbers, for the dialog that asks before it is done."""
+"""The plan of an operation in numbers, for the dialog that asks before it is applied."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck.admin import PRIORITIES, CautionCode, Feature, Verb, has_feature
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import Naming, name_parts
+from qdeck_console.presenters.activity import REACHED
+from qdeck_console.presenters.line_parts import Naming, name_parts
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections import Counter
+    from collections.abc import Iterable, Sequence
 
-    from qdeck.admin import Activity, Plan, Skip
+    from qdeck.admin import Activity, Plan
     from qdeck_console.format import Line, Piece
 
 _WORDS: dict[Verb, str] = {
@@ -30,16 +32,17 @@ _WORDS: dict[Verb, str] = {
 _GOES_AWAY = (Verb.DISCARD, Verb.PURGE)
 CANCEL = "Cancel"
 _WORDS_OF_LIVE = 46
+_MOST_REASONS: Final = 3  # why jobs are left out
 
 
 def safe_answer(act: str) -> str:
-    """The answer that does nothing. Where jobs would be cancelled, `Cancel` beside `Cancel 3` could be taken for it."""
+    """Return the label of the button that does nothing: `Cancel` beside `Cancel 3` would be ambiguous."""
     return "Keep them" if act.startswith(f"{_WORDS[Verb.CANCEL]} ") else CANCEL
 
 
 def buttons(act: str, *, on_act: bool, why_not: str, flat: bool) -> list[Piece]:
-    """The two answers of a dialog and why the one that acts cannot be given yet. The first piece is the safe one, the
-    third is the other one. `flat`: where grounds do not tell, brackets do, in as many cells.
+    """Return the two buttons of a dialog and why the one that acts is disabled: the first piece is the safe button, the
+    third the other one. `flat`: with brackets, where background colours cannot mark buttons, in the same width.
     """
     roles = ["text on-raised", "text on-raised"]
     roles[int(on_act)] = "strong bold on-bad_dim" if on_act else "strong bold on-cursor"
@@ -55,21 +58,21 @@ def buttons(act: str, *, on_act: bool, why_not: str, flat: bool) -> list[Piece]:
 
 
 def to_go(typed: str, wanted: str) -> Piece:
-    """How far a name that has to be typed is."""
+    """Return how much of a name is still to be typed."""
     if typed == wanted:
-        return "enter goes on", "muted"
+        return "enter continues", "muted"
     if not wanted.startswith(typed):
-        return "that is not its name", "warn"
+        return "not the name", "warn"
     left = len(wanted) - len(typed)
-    return (f"{fmt.counted(left, 'letter')} to go", "muted") if typed else ("", "muted")
+    return (f"{fmt.counted(left, 'character')} left", "muted") if typed else ("", "muted")
 
 
 def live_lines(others: Sequence[Activity]) -> list[Line]:
-    """What it means to write in production, and who else may."""
+    """Return what writing in production means, and who else may write."""
     rows = [
-        ("for", "30 min", "then it is read-only again, by itself"),
-        ("asks", "", "many, and what has no undo, want the name"),
-        ("told", "", "name and reason go into the log (9 Activity)"),
+        ("for", "30 min", "then read-only again"),
+        ("confirm", "", "bulk and irreversible actions: context name"),
+        ("recorded", "", "context, operator and reason, in 9 Activity"),
     ]
     if others:
         last = others[-1]
@@ -84,100 +87,133 @@ def live_lines(others: Sequence[Activity]) -> list[Line]:
     ]  # fmt: skip
 
 
-def title(plan: Plan) -> str:
-    """The sentence at the top: what, how many, where."""
+def title(plan: Plan, left_out: int = 0) -> str:
+    """Return the question at the top: the verb, how many jobs, of how many that were asked for, in how many queues."""
     queues = len(plan.tail.by_queue)
-    return f"{_WORDS[plan.verb]} {fmt.counted(plan.count, 'job')}" + (f" of {queues:,} queues" if queues > 1 else "")
+    jobs = f"{plan.count:,} of {plan.count + left_out:,} jobs" if left_out else fmt.counted(plan.count, "job")
+    return f"{_WORDS[plan.verb]} {jobs}" + (f" in {queues:,} queues" if queues > 1 else "")
 
 
 def button(plan: Plan) -> str:
-    """What the button that does it says."""
+    """Return the label of the button that acts."""
     word = "Apply" if plan.verb is Verb.PURGE else _WORDS[plan.verb]
     return f"{word} {plan.count:,}"
 
 
-def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: Naming) -> list[Line]:
-    """Label, number, words: what is done, where, what else it reaches, and what undo can take back."""
-    tail, totals, verb = plan.tail, plan.tail.totals, plan.verb
-    rows: list[tuple[str, str, str, str]] = []
+class PlanTerm(NamedTuple):
+    """A term of an operation: label, number with its role, and words."""
+
+    label: str
+    number: str
+    words: str
+    role: str = "strong bold"
+
+
+def plan_lines(
+    plan: Plan, left_out: Counter[str], cells: int, *, naming: Naming, terms: Sequence[PlanTerm] = ()
+) -> list[Line]:
+    """Return what is done, where and on which terms, what else it reaches, what is left out and why, and what undo can
+    restore. `left_out` counts jobs by the reason.
+    """
+    rows = [_jobs(plan, naming), *terms, *_asked(plan, naming), _running(plan), *_reached(plan)]
+    rows += [PlanTerm("left out", f"{count:,}", why) for why, count in left_out.most_common(_MOST_REASONS)]
+    more = sum(left_out.values()) - sum(count for _, count in left_out.most_common(_MOST_REASONS))
+    rows += [PlanTerm("", f"{more:,}", "for other reasons")] if more else []
+    # What another system does with them, in whole sentences.
+    for caution in [one for one in plan.tail.cautions if one.code is not CautionCode.NO_UNDO][:2]:
+        parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=4)
+        rows += [PlanTerm("" if at else "note", "" if at else "▲", part, "warn bold") for at, part in enumerate(parts)]
+    return question_lines([*rows, _undo(plan)], cells)
+
+
+def question_lines(rows: Iterable[PlanTerm], cells: int) -> list[Line]:
+    """Return the terms of an operation as lines of a question."""
+    return [line for row in rows for line in _lines(row, cells)]
+
+
+def _jobs(plan: Plan, naming: Naming) -> PlanTerm:
     by_count = sorted(plan.by_queue.items(), key=lambda one: -one[1])
-    told = [f"{count:,} {_short(plan.label(queue), hide)}" for queue, count in by_count]
+    told = [f"{count:,} {_short(plan.label(queue), naming)}" for queue, count in by_count]
     more = f", {len(told) - 3:,} more queues" if len(told) > 3 else ""
-    rows.append(("entries", f"{plan.count:,}", "strong bold", ", ".join(told[:3]) + more))
-    if plan.head.filter:
-        rows.append(("match", "", "text", plan.head.filter))
+    return PlanTerm("jobs", f"{plan.count:,}", ", ".join(told[:3]) + more)
+
+
+def _asked(plan: Plan, naming: Naming) -> list[PlanTerm]:
+    """Return the filter, and to what jobs are changed."""
+    rows = [PlanTerm("filter", "", plan.head.filter)] if plan.head.filter else []
     if plan.head.target:
-        rows.append(("to queue", "", "text", _short(plan.head.target, hide)))
+        rows.append(PlanTerm("to queue", "", _short(plan.head.target, naming)))
     if plan.head.priority is not None:
         named = {number: name for name, number in PRIORITIES.items()}
-        rows.append(("to", f"{plan.head.priority:,}", "strong bold", named.get(plan.head.priority, "priority")))
-    if verb in _GOES_AWAY:
-        size = "".join(text for text, _ in fmt.size(tail.bytes))
-        rows.append(("removed", fmt.count(plan.count), "bad bold", f"{size}, with what is kept about them"))
-    if verb is Verb.CANCEL and totals.running:
-        rows.append(("running", fmt.count(totals.running), "warn bold", "asked to stop; that is not undone"))
-    else:
-        rows.append(("running", fmt.count(totals.running), "text", _running(verb, totals.running)))
+        rows.append(PlanTerm("to", f"{plan.head.priority:,}", named.get(plan.head.priority, "priority")))
+    if plan.verb in _GOES_AWAY:
+        size = "".join(text for text, _ in fmt.size(plan.tail.bytes))
+        rows.append(PlanTerm("removed", fmt.count(plan.count), f"{size}, with their history", "bad bold"))
+    return rows
+
+
+def _has_leases(plan: Plan) -> bool:
+    """Whether workers hold leases on jobs of a plan: only then is one requested to stop, or loses its job."""
+    return any(has_feature(queue.adapter, Feature.LEASES) for queue in plan.by_queue)
+
+
+def _running(plan: Plan) -> PlanTerm:
+    count, verb = plan.tail.totals.running, plan.verb
+    if not count:
+        return PlanTerm("running", fmt.count(count), "none")
+    if verb is Verb.PURGE:
+        return PlanTerm("running", fmt.count(count), "without a live worker", "text")
+    if not _has_leases(plan):
+        return PlanTerm("running", fmt.count(count), f"{_WORDS[verb].lower()} acts at once", "warn bold")
+    if verb is Verb.CANCEL:
+        return PlanTerm("running", fmt.count(count), "requested to stop; undo does not restart them", "warn bold")
+    whose, late = ("its worker", "a late result is") if count == 1 else ("their workers", "late results are")
+    return PlanTerm("running", fmt.count(count), f"taken from {whose}; {late} refused", "text")
+
+
+def _reached(plan: Plan) -> list[PlanTerm]:
+    """Return what else it reaches: dependents, failure handlers, unique names."""
+    totals, verb, rows = plan.tail.totals, plan.verb, []
     if totals.dependents or verb in (*_GOES_AWAY, Verb.CANCEL, Verb.BURY):
-        words = "jobs wait for them, and do not run any more" if verb is not Verb.RETRY else "jobs wait for them"
-        rows.append(
-            (
-                "waited for",
-                fmt.count(totals.dependents),
-                "warn bold",
-                words if totals.dependents else "no job waits for them",
-            )
-        )
+        words = "of them have dependents" + ("" if verb is Verb.RETRY else "; none of those will run")
+        words = words if totals.dependents else "no job waits for them"
+        rows.append(PlanTerm("dependents", fmt.count(totals.dependents), words, "warn bold"))
     if totals.failure_handlers:
-        rows.append(("handlers", fmt.count(totals.failure_handlers), "warn bold", "failure handlers will be made"))
-    if totals.unique_held:
         rows.append(
-            ("names", fmt.count(totals.unique_held), "warn bold", "have a unique name that another job holds now")
+            PlanTerm("handlers", fmt.count(totals.failure_handlers), "failure handlers are enqueued", "warn bold")
         )
-    if left_out or tail.skipped:
-        skipped = [*left_out, *tail.skipped]
-        rows.append(("skipped", f"{len(skipped):,}", "strong bold", skipped[0].why))
-    # What another system may do to them afterwards, in whole sentences.
-    for caution in [one for one in tail.cautions if one.code is not CautionCode.NO_UNDO][:2]:
-        parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=4)
-        rows += [("mind" if not number else "", "▲" if not number else "", "warn bold", part)
-                 for number, part in enumerate(parts)]  # fmt: skip
-    rows.append(("undo", *_undo(plan)))
-    return [line for row in rows for line in _rows(*row, cells)]
+    if totals.unique_held:
+        words = "skipped: another job holds their unique name"
+        rows.append(PlanTerm("unique", fmt.count(totals.unique_held), words, "warn bold"))
+    return rows
 
 
-def _undo(plan: Plan) -> tuple[str, str, str]:
-    if plan.verb is Verb.CANCEL and plan.tail.totals.running:
+def _undo(plan: Plan) -> PlanTerm:
+    if plan.verb is Verb.CANCEL and plan.tail.totals.running and _has_leases(plan):
         left = plan.count - plan.tail.totals.running
-        return fmt.count(left), "warn bold", "the others, within 24 h"
-    if plan.tail.has_no_undo:
-        abroad = sum(count for queue, count in plan.by_queue.items() if not has_feature(queue.adapter, Feature.LEASES))
-        lost = "its worker loses it for good" if plan.count - abroad == 1 else "their workers lose them for good"
-        if not abroad:
-            return "none", "warn bold", lost
-        return fmt.count(abroad), "warn bold", f"of other systems, within 24 h; of ours {lost}"
-    return "all", "ok bold", "within 24 h; what ran meanwhile stays"
+        return PlanTerm("undo", fmt.count(left), "jobs that are not running, for 24 h", "warn bold")
+    if not plan.tail.has_no_undo:
+        since = "; jobs that have run since cannot be restored" if plan.verb in REACHED else ""
+        return PlanTerm("undo", "all", f"{fmt.counted(plan.count, 'job')}, for 24 h{since}", "ok bold")
+    others = sum(count for queue, count in plan.by_queue.items() if not has_feature(queue.adapter, Feature.LEASES))
+    if others:
+        words = "of other systems, for 24 h; native jobs cannot be returned to their workers"
+        return PlanTerm("undo", fmt.count(others), words, "warn bold")
+    words = "its worker loses the lease" if plan.count == 1 else "their workers lose the leases"
+    return PlanTerm("undo", "none", f"not possible: {words}", "warn bold")
 
 
-def _running(verb: Verb, running: int) -> str:
-    if not running:
-        return "none is touched"
-    return (
-        "taken back, fenced: what their workers say of them is refused" if verb is not Verb.PURGE else "without owner"
-    )
+def _short(queue: str, naming: Naming) -> str:
+    return " ▸ ".join(name_parts(queue, naming=naming))
 
 
-def _short(queue: str, hide: Naming) -> str:
-    return " ▸ ".join(name_parts(queue, hide=hide))
+def _lines(row: PlanTerm, cells: int) -> list[Line]:
+    """Return a row, on two lines where its words need them: what a plan does is not cut off."""
+    first, *rest = wrap(safe_text(row.words, limit=300), cells - 24, most=2) or [""]
+    return [_line(row._replace(words=first), cells), *(_line(PlanTerm("", "", part), cells) for part in rest)]
 
 
-def _rows(label: str, number: str, role: str, words: str, cells: int) -> list[Line]:
-    """A row, on two lines where its words need them: what a plan does is not cut off."""
-    first, *rest = wrap(safe_text(words, limit=300), cells - 24, most=2) or [""]
-    return [_row(label, number, role, first, cells), *(_row("", "", "text", part, cells) for part in rest)]
-
-
-def _row(label: str, number: str, role: str, words: str, cells: int) -> Line:
-    head: list[Piece] = fmt.fit([(label, "muted")], 12)
-    value = fmt.fit([(number, "ghost" if number == fmt.ZERO else role)], 9, right=True)
-    return (*head, *value, ("   ", "text"), (cut_end(safe_text(words, limit=300), cells - 24), "text"))
+def _line(row: PlanTerm, cells: int) -> Line:
+    head: list[Piece] = fmt.fit([(row.label, "muted")], 12)
+    value = fmt.fit([(row.number, "ghost" if row.number == fmt.ZERO else row.role)], 9, right=True)
+    return (*head, *value, ("   ", "text"), (cut_end(safe_text(row.words, limit=300), cells - 24), "text"))

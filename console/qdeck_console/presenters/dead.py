@@ -1,4 +1,4 @@
-"""Dead letters as triage: how near the limits are, the groups, and the entries of one of them."""
+"""Dead letters: the limits of their queues, the groups, and the jobs of one group."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck.admin import NATIVE, Feature, Group, JobRecord, QueueRef
 from qdeck_console import format as fmt
-from qdeck_console.leaving import Left
+from qdeck_console.dead_groups import Triaged
+from qdeck_console.departed_jobs import GoneJob
+from qdeck_console.job_sources import ListedJobs
 from qdeck_console.presenters.charts import sparkline, thin_bar
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, title_lines
 from qdeck_console.presenters.job_past import FAILING, noted, ran_ms
-from qdeck_console.presenters.parts import MARGIN, Naming, columns, queue_path, section, unread_words
+from qdeck_console.presenters.line_parts import MARGIN, Naming, columns, queue_path, section, unread_words
 from qdeck_console.presenters.payload import Columns, payload_pieces
-from qdeck_console.presenters.retrying import retry_abroad
+from qdeck_console.presenters.retrying import retry_words
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
-from qdeck_console.sources import ListPart
-from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width, wrap
-from qdeck_console.triage import Triaged
+from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,29 +27,27 @@ if TYPE_CHECKING:
 
 _FULL: Final = 0.9  # of the limit: from there on it is an alarm
 _SOON_MIN: Final = 60.0  # minutes until the first is dropped: an alarm too
-_MOST_TRIES: Final = 6
+_MOST_ATTEMPTS: Final = 6
 _LEAST_BAR: Final = 10
 MOST_ROOMS: Final = 20  # queues whose limits are read
 _SHAPES: Final = {"N": "‹n›", "#": "‹id›", "'…'": "‹text›"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadInSight:
-    """What was read: groups, limits, a part of the entries of a group, and all about the one under the cursor."""
+class ListedDead(ListedJobs):
+    """What was read: groups, limits, and the jobs of a group."""
 
     triaged: Triaged = field(default_factory=Triaged)
     rooms: tuple[Headroom, ...] = ()
-    part: ListPart = field(default_factory=ListPart)
-    detail: JobDetail | None = None
 
 
 def drops_in_min(room: Headroom, dead_per_min: float | None) -> float | None:
-    """In how many minutes the first dead letter is dropped at the present rate."""
+    """Return in how many minutes the first dead letter is dropped at the present rate."""
     return None if not dead_per_min else max(0, room.most - room.count) / dead_per_min
 
 
 def urgent_first(rooms: Sequence[Headroom], dead_per_min: Mapping[str, float | None]) -> list[Headroom]:
-    """The queues in the order in which they will drop dead letters."""
+    """Return the queues in the order in which they will drop dead letters."""
 
     def key(room: Headroom) -> tuple[float, float]:
         minutes = drops_in_min(room, dead_per_min.get(room.queue))
@@ -58,13 +56,17 @@ def urgent_first(rooms: Sequence[Headroom], dead_per_min: Mapping[str, float | N
     return sorted(rooms, key=key)
 
 
-def room_line(room: Headroom, dead_per_min: float | None, now_ms: int, cells: int, *, hide: Naming, name: int) -> Line:
-    """How near one queue is to its limits."""
+def room_line(
+    room: Headroom, dead_per_min: float | None, now_ms: int, cells: int, *, naming: Naming, name: int
+) -> Line:
+    """Return how near one queue is to its limits."""
     minutes = drops_in_min(room, dead_per_min)
     share = room.count / max(1, room.most)
     full = share >= _FULL or (minutes is not None and minutes <= _SOON_MIN)
     role = "bad" if full else "muted"
-    path = fmt.fit(queue_path(QueueRef(NATIVE, room.queue), name, "strong bold" if full else "text", hide=hide), name)
+    path = fmt.fit(
+        queue_path(QueueRef(NATIVE, room.queue), name, "strong bold" if full else "text", naming=naming), name
+    )
     left = room.oldest_ms + room.keep_ms - now_ms if room.oldest_ms is not None else None
     counts: list[Piece] = [
         (f"{room.count:,}".rjust(9), f"{role} bold" if full else "text"),
@@ -72,13 +74,13 @@ def room_line(room: Headroom, dead_per_min: float | None, now_ms: int, cells: in
     ]
     growth: list[Piece] = []
     if minutes is not None and minutes < 60 * 24:
-        growth = [("drops begin in ", "muted"), *fmt.span_pieces(minutes * 60_000, "bad bold" if full else "text")]
+        growth = [("full in ", "muted"), *fmt.span_pieces(minutes * 60_000, "bad bold" if full else "text")]
     elif dead_per_min:
         growth = [(f"grows by {dead_per_min * 60:,.0f}/h", "muted")]
     elif share >= 1:
-        growth = [("full: drops the oldest", "bad")]
+        growth = [("full, drops the oldest", "bad")]
     elif dead_per_min is not None and cells >= 100:
-        growth = [("none came just now", "faint")]
+        growth = [("not growing", "faint")]
     expires: list[Piece] = []
     if left is not None:
         soon = left < 86_400_000
@@ -102,9 +104,9 @@ def room_line(room: Headroom, dead_per_min: float | None, now_ms: int, cells: in
 
 
 def groups_title(seen: Triaged, cells: int, below: int = 0) -> Line:
-    """How many groups and entries there are, whether that is exact, and how many groups are out of sight."""
+    """Return how many groups and dead letters there are, whether that is exact, and how many groups are below."""
     count = seen.count or len(seen.groups)
-    words = f"{fmt.counted(seen.total, 'entry', 'entries')} in {fmt.counted(count, 'group')}"
+    words = f"{fmt.counted(seen.total, 'dead letter')} in {fmt.counted(count, 'group')}"
     words = f"{words}, exact" if seen.exact else f"≥ {words}, {seen.scanned:,} of ~{seen.of:,} read"
     words += f", the largest {len(seen.groups):,} listed" if count > len(seen.groups) else ""
     words += f", {unread_words(seen.unread)}" if seen.unread else ""
@@ -112,19 +114,19 @@ def groups_title(seen: Triaged, cells: int, below: int = 0) -> Line:
 
 
 class GroupView(NamedTuple):
-    """What all groups have in common: how many entries they have together, and whether that is exact."""
+    """What all groups have in common: how many dead letters they have together, and whether that is exact."""
 
     total: int
     exact: bool
     now_ms: int
-    hide: Naming
+    naming: Naming
 
     def share(self, group: Group) -> float:
-        """Return the part of all entries that a group has."""
+        """Return the part of all dead letters that a group has."""
         return group.count / max(1, self.total)
 
     def is_large(self, group: Group) -> bool:
-        """Whether a group has most of the entries."""
+        """Return whether a group has most of the dead letters."""
         return self.share(group) >= 0.5 and group.count >= 10
 
 
@@ -161,7 +163,7 @@ GROUPS: Final = Table[Group, GroupView](
     Column("message", REST, lambda group, cell: shape_pieces(group.message_shape, cell.width)),
     Column(
         "queue", lambda room: 24 if room >= 120 else 18 if room >= 100 else 0,
-        lambda group, cell: queue_path(group.ref, cell.width, "muted", hide=cell.view.hide),
+        lambda group, cell: queue_path(group.ref, cell.width, "muted", naming=cell.view.naming),
     ),
     Column("count", 7, _count, right=True),
     Column("share", lambda room: 11 if room >= 130 else 0, _share, lead=2),
@@ -183,7 +185,7 @@ def _moment(at_ms: int, now_ms: int) -> str:
 
 
 def shape_pieces(shape: str, cells: int) -> list[Piece]:
-    """The shape of a message, with what varies written as such and quiet."""
+    """Return the shape of a message, with faint placeholders for what varies."""
     out: list[Piece] = []
     for number, part in enumerate(safe_text(shape or "no message", limit=300).split(" ")):
         for sign, word in _SHAPES.items():
@@ -199,51 +201,49 @@ def shape_pieces(shape: str, cells: int) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """What all entries in sight have in common: it is said once, above them, and not in a column. What none of them
-    has is in common too (-1, empty), and nothing is said of it.
+    """What all visible jobs have in common: it is shown once, above them, and not in a column. What none of them has is
+    in common too (-1, empty), and is not shown.
     """
 
     task: str | None = None
-    tries: int | None = None
+    attempts: int | None = None
     worker: str | None = None
 
     @classmethod
-    def of(cls, rows: Iterable[JobRecord | Left]) -> Alike:
-        """What these have in common; of none or one that is nothing."""
-        jobs = [row for row in rows if not isinstance(row, Left)]
+    def of(cls, rows: Iterable[JobRecord | GoneJob]) -> Alike:
+        """Return what these have in common: nothing where there is one at most."""
+        jobs = [row for row in rows if not isinstance(row, GoneJob)]
         if len(jobs) < 2:
             return cls()
         tasks = {job.task or "" for job in jobs}
-        tries = {-1 if job.attempts is None else job.attempts for job in jobs}
+        attempts = {-1 if job.attempts is None else job.attempts for job in jobs}
         workers = {job.worker or "" for job in jobs}
         return cls(
             tasks.pop() if len(tasks) == 1 else None,
-            tries.pop() if len(tries) == 1 else None,
+            attempts.pop() if len(attempts) == 1 else None,
             workers.pop() if len(workers) == 1 else None,
         )
 
     def and_(self, other: Alike) -> Alike:
-        """What both have in common."""
+        """Return what both have in common."""
         return Alike(
             self.task if self.task == other.task else None,
-            self.tries if self.tries == other.tries else None,
+            self.attempts if self.attempts == other.attempts else None,
             self.worker if self.worker == other.worker else None,
         )
 
     def words(self) -> str:
-        """The same in words."""
-        tries = (
-            "" if self.tries is None or self.tries < 0 else f"{self.tries:,} {'try' if self.tries == 1 else 'tries'}"
-        )
-        parts = (self.task or "", tries, self.worker or "")
+        """Return the same in words."""
+        count = "" if self.attempts is None or self.attempts < 0 else fmt.counted(self.attempts, "attempt")
+        parts = (self.task or "", count, self.worker or "")
         return safe_text(", ".join(part for part in parts if part), limit=200)
 
 
-def entries_title(
+def jobs_title(
     group: Group | None, words: str, marks: Sequence[Piece], where: str, cells: int, alike: Alike | None = None
 ) -> Line:
-    """Whose entries are listed, in which order, what they have in common, how many are marked, which are in sight."""
-    name = safe_text(group.error_class, limit=60) if group is not None else "entries"
+    """Return the group whose jobs are listed, their order, what they have in common, and which are marked."""
+    name = safe_text(group.error_class, limit=60) if group is not None else "jobs"
     left: list[Piece] = [(" " * MARGIN + name, "strong bold"), ("  newest first", "muted")]
     right = f" {words} "
     room = cells - fmt.length(left) - fmt.length(marks) - width(right) - 10
@@ -271,55 +271,50 @@ def _worker(job: JobRecord, cell: TableCell[Columns]) -> list[Piece]:
     return fmt.cell(cut_middle(safe_text(job.worker or fmt.NONE, limit=80), cell.width), "muted")
 
 
-def _entries(*, tries: bool, worker: bool) -> Table[JobRecord, Columns]:
+def _jobs(*, attempts: bool, worker: bool) -> Table[JobRecord, Columns]:
     return Table(
         Column("id", _id_width, lambda job, cell: cell.id(job.id)),
-        Column("failed", 8, _age, right=True),
-        Column("tries", 5 * tries, lambda job, _: fmt.cell(fmt.count(job.attempts), "muted"), right=True),
+        Column("died", 8, _age, right=True),
+        Column("attempts", 8 * attempts, lambda job, _: fmt.cell(fmt.count(job.attempts), "muted"), right=True),
         Column("worker", lambda room: 15 if worker and room >= 100 else 0, _worker),
         Column("payload", REST, lambda job, cell: payload_pieces(job, cell.width, cell.view), lead=1),
         drops=(),
     )
 
 
-_ENTRIES: Final = {
-    (tries, worker): _entries(tries=tries, worker=worker) for tries in (True, False) for worker in (True, False)
+_JOBS: Final = {
+    (attempts, worker): _jobs(attempts=attempts, worker=worker)
+    for attempts in (True, False)
+    for worker in (True, False)
 }
 
 
-def entries(alike: Alike | None = None) -> Table[JobRecord, Columns]:
-    """Return the table of the entries: what all have in common needs no column."""
+def jobs_table(alike: Alike | None = None) -> Table[JobRecord, Columns]:
+    """Return the table of the jobs: what all have in common needs no column."""
     known = alike or Alike()
-    return _ENTRIES[known.tries is None, known.worker is None]
+    return _JOBS[known.attempts is None, known.worker is None]
 
 
-def left_line(row: Left, cells: int, now_ms: int) -> Line:
-    """An entry that left the list while it was looked at."""
-    width = _id_width(cells)
-    name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
-    return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f"  {row.words(now_ms)}", "faint"))
-
-
-def side(job: JobDetail, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
-    """One dead letter: what it died of, what it was given, every try, and what a retry would do."""
+def side(job: JobDetail, cells: int, *, now_ms: int, naming: Naming) -> list[Line]:
+    """Return all about a dead letter: its error, payload and attempts, and what a retry does."""
     at_ms = job.failed_ms or job.since_ms
     about = "" if at_ms is None else f"failed {fmt.clock(at_ms)}, {fmt.span(max(0, now_ms - at_ms)).split()[0]} ago"
-    lines = [*title_lines(job, cells, hide=hide, about=about), (), *failure_lines(job, cells)]
+    lines = [*title_lines(job, cells, naming=naming, about=about), (), *failure_lines(job, cells)]
     lines += payload_lines(job, cells, most=8)
     ends = [event for event in job.history if event.kind in FAILING]
     if ends:
         lines += [noted("attempts", [(f"{len(ends):,}", "strong")], cells), *_attempts(job, ends, cells), ()]
     if job.has(Feature.ATTEMPTS):
-        lines += [*retry_would(job, cells, hide=hide), ()]
+        lines += [*retry_would(job, cells, naming=naming), ()]
     return [*lines, section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
 
 
 def _attempts(job: JobDetail, ends: Sequence[HistoryEvent], cells: int) -> list[Line]:
-    """The newest try first: when it ended, for how long it ran, and what it died of."""
+    """Return the attempts, the newest first: when each ended, how long it ran, and its error."""
     lines: list[Line] = []
     last = job.failure.class_name if job.failure is not None else None
     number = max(2, len(str(len(ends))) + 1)
-    for at, event in list(enumerate(ends, 1))[: -_MOST_TRIES - 1 : -1]:
+    for at, event in list(enumerate(ends, 1))[: -_MOST_ATTEMPTS - 1 : -1]:
         took = ran_ms(event)
         name = safe_text(str(event.data.get("class") or event.kind), limit=120)
         message = safe_text(str(event.data.get("message") or ""), limit=200)
@@ -331,21 +326,20 @@ def _attempts(job: JobDetail, ends: Sequence[HistoryEvent], cells: int) -> list[
             *fmt.fit([(str(at), "muted")], number), (clock, "text"), *fmt.fit(ran, 8, right=True), ("  ", "text"),
             (cut_end(words, room), "bad" if at == len(ends) else "muted"),
         ))  # fmt: skip
-    if len(ends) > _MOST_TRIES:
-        lines.append(((f"{len(ends) - _MOST_TRIES:,} earlier", "faint"),))
+    if len(ends) > _MOST_ATTEMPTS:
+        lines.append(((f"{len(ends) - _MOST_ATTEMPTS:,} earlier", "faint"),))
     return lines
 
 
-def retry_would(job: JobDetail, cells: int, *, hide: Naming) -> list[Line]:
-    """What a retry of an entry would do."""
-    title = section("a retry would", "", "muted", cells, indent=0)
+def retry_would(job: JobDetail, cells: int, *, naming: Naming) -> list[Line]:
+    """Return what a retry of a job does."""
+    title = section("on retry", "", "muted", cells, indent=0)
     if not job.has(Feature.ATTEMPTS):
-        return [title, *(((part, "muted"),) for part in wrap(retry_abroad(job.adapter), cells, most=4))]
-    tries = f"with attempts 0 of {job.retries + 1}" if job.retries is not None else "with all its attempts"
-    waits = len(job.dependents)
-    words = f"{waits:,} wait for it" if waits else "nothing waits for it"
+        return [title, *(((part, "muted"),) for part in wrap(retry_words(job.adapter), cells, most=4))]
+    left = f"{fmt.counted(job.retries + 1, 'attempt')} left" if job.retries is not None else "all its attempts left"
+    waits = fmt.counted(len(job.dependents), "dependent") if job.dependents else "no dependents"
     return [
         title,
-        (("enqueue it at the end of ", "muted"), *queue_path(job.ref, max(8, cells - 25), "text", hide=hide)),
-        ((f"{tries}; {words}", "muted"),),
+        (("goes to the end of ", "muted"), *queue_path(job.ref, max(8, cells - 19), "text", naming=naming)),
+        ((f"{left}; {waits}", "muted"),),
     ]

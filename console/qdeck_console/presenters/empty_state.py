@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import section
+from qdeck_console.presenters.line_parts import section
 from qdeck_console.text import safe_text, wrap
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from qdeck import UnreachableCause
 from qdeck.admin import Status
 from qdeck_console import format as fmt
-from qdeck_console.actions import READ_ONLY
+from qdeck_console.actions import LOCKED, READ_ONLY
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import name_parts, naming_of
+from qdeck_console.presenters.line_parts import name_parts, naming_of
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qdeck import InvalidFilter
     from qdeck.admin import Code, Snapshot
     from qdeck_console.actions import Action
-    from qdeck_console.feed import Picture
+    from qdeck_console.feed import FeedState
     from qdeck_console.format import Line, Piece
     from qdeck_console.history import Flow
 
@@ -63,13 +63,13 @@ def seen_environment(snapshot: Snapshot | None, given: str) -> str:
 
 
 def bar(
-    context: ShownContext, picture: Picture, frozen_ms: int | None, cells: int, *, low: bool = False
+    context: ShownContext, feed_state: FeedState, frozen_ms: int | None, cells: int, *, low: bool = False
 ) -> tuple[Line, str]:
     """The first line and the ground it is on: where we are, whether we may write, and how old the data is.
 
     On a `low` screen it has the verdict too, in the place of the server.
     """
-    environment = seen_environment(picture.snapshot, context.environment)
+    environment = seen_environment(feed_state.snapshot, context.environment)
     production = is_production(environment)
     look = hue(context, production=production)
     left: list[Piece] = [(" qdeck  " if cells >= 80 else " ", f"{look.text} bold")]
@@ -77,8 +77,8 @@ def bar(
     if word:
         left += [(f" {safe_text(word, limit=24)} ", f"{look.badge_text} bold on-{look.badge}"), ("  ", look.text)]
     left.append((safe_text(context.title, limit=40), f"{look.text} bold"))
-    right = [*_access(context, look, narrow=cells < 100), *_clock(picture, frozen_ms, look, narrow=cells < 100)]
-    server = picture.snapshot.server if picture.snapshot else None
+    right = [*_access(context, look, narrow=cells < 100), *_clock(feed_state, frozen_ms, look, narrow=cells < 100)]
+    server = feed_state.snapshot.server if feed_state.snapshot else None
     more: list[Piece] = [(f"   {safe_text(context.server, limit=60)}", look.muted)]
     if cells >= 100 and server is not None and server.version:
         more.append(
@@ -86,18 +86,18 @@ def bar(
         )
     room = cells - fmt.length(left) - fmt.length(right) - 1
     if low:
-        left += _told(picture, look, room)
+        left += _told(feed_state, look, room)
     elif cells >= 80 and fmt.length(more) <= room:
         left += more
     left = fmt.fit(left, cells - fmt.length(right))
     return (*left, *right), look.ground
 
 
-def _told(picture: Picture, look: Hue, room: int) -> list[Piece]:
+def _told(feed_state: FeedState, look: Hue, room: int) -> list[Piece]:
     """The verdict on the ground of the bar, where no colour of a state can be read: its sign and words tell."""
     if room < 8:
         return []
-    line = verdict(picture, min(room - 2, 99))
+    line = verdict(feed_state, min(room - 2, 99))
     return [("  ", look.text), *((text, f"{look.text} bold" if "bold" in role else look.text) for text, role in line)]
 
 
@@ -152,33 +152,33 @@ def _access(context: ShownContext, look: Hue, *, narrow: bool) -> list[Piece]:
     return [("● LIVE  ", f"{look.text} bold")] if look.production else []
 
 
-def _clock(picture: Picture, frozen_ms: int | None, look: Hue, *, narrow: bool) -> list[Piece]:
+def _clock(feed_state: FeedState, frozen_ms: int | None, look: Hue, *, narrow: bool) -> list[Piece]:
     if frozen_ms is not None:
         role = "accent bold" if not look.ground.startswith("#") else f"{look.text} bold"
         return [(f"FROZEN {fmt.clock(frozen_ms)} ", role)]
-    if picture.snapshot is None:
+    if feed_state.snapshot is None:
         return [("no data yet ", look.muted)]
-    age = picture.age_s()
+    age = feed_state.age_s()
     words = fmt.span(age * 1000)
-    if picture.is_lost:
+    if feed_state.is_lost:
         return [(f"  {words} old ", "ground bold on-bad")]
-    clock: list[Piece] = [] if narrow else [(time.strftime("%H:%M:%S"), look.text), (" · ", look.muted)]
+    clock: list[Piece] = [] if narrow else [(time.strftime("%H:%M:%S %Z"), look.text), (" · ", look.muted)]
     if age >= LATE_S:
         return [*clock, (f" {words} ", "ground bold on-warn")]
-    return [*clock, (f"{age:.1f} s ", look.muted)]
+    return [*clock, (f"{age:.1f} s " if narrow else f"updated {age:.1f} s ago ", look.muted)]
 
 
-def verdict(picture: Picture, cells: int, *, now: float | None = None) -> Line:
+def verdict(feed_state: FeedState, cells: int, *, now: float | None = None) -> Line:
     """How the deck is and why, worst first, with totals at the right; or that the server is lost."""
     now = time.monotonic() if now is None else now
-    if picture.is_lost:
-        return _lost(picture, cells, now)
-    snapshot = picture.snapshot
+    if feed_state.is_lost:
+        return _lost(feed_state, cells, now)
+    snapshot = feed_state.snapshot
     if snapshot is None:
         return ((" … ", "ghost"), ("reading the queues", "muted"))
     glyph, role = _STATUS[snapshot.status]
     left: list[Piece] = [(f" {glyph} ", f"{role} bold"), (snapshot.status.value, f"{role} bold"), ("  ", "text")]
-    right = _totals(snapshot, picture.flow) if cells >= 100 else []
+    right = _totals(snapshot, feed_state.flow) if cells >= 100 else []
     reasons = _reasons(snapshot, cells - fmt.length(left) - fmt.length(right) - 2)
     if cells < 140 and any(text.endswith("…") for text, _ in reasons):  # why comes before how many
         right = []
@@ -190,27 +190,28 @@ def verdict(picture: Picture, cells: int, *, now: float | None = None) -> Line:
 def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
     if not snapshot.findings:
         queues = len(snapshot.queues)
-        words = "every queue is fine" if queues else "no queue yet: it appears here with its first job"
+        words = "every queue is fine" if queues else "no queue yet; one appears with its first job"
         return [(words, "muted")]
     owner = naming_of(snapshot)
     out: list[Piece] = []
+    rest = " more" if room >= _ROOMY else ""
     for at, finding in enumerate(snapshot.findings):
         text = finding.text
         if finding.queue:
-            text = text.replace(finding.label, " ▸ ".join(name_parts(finding.label, hide=owner)))
+            text = text.replace(finding.label, " ▸ ".join(name_parts(finding.label, naming=owner)))
         text = safe_text(text, limit=200)
         more = len(snapshot.findings) - at
         gap = "  ·  " if out else ""
-        left = room - fmt.length(out) - (5 if more > 1 else 0)
+        left = room - fmt.length(out) - (5 + len(rest) if more > 1 else 0)
         if out and width(gap + text) > left:
-            out.append((f"  +{more}", "muted"))
+            out.append((f"  +{more}{rest}", "muted"))
             break
         out += [(gap, "ghost"), (cut_end(text, left - len(gap)), _STATUS[finding.severity][1])]
     return out
 
 
 def role_of(snapshot: Snapshot, code: Code, well: str = "text") -> str:
-    """The role of a count: that of the worst finding of its code; without one it is no problem."""
+    """Return the role of a count: that of the worst finding of its code; without a finding it is plain."""
     severity = snapshot.severities.get(code, Status.HEALTHY)
     return well if severity is Status.HEALTHY else _STATUS[severity][1]
 
@@ -227,26 +228,27 @@ def _totals(snapshot: Snapshot, flow: Flow) -> list[Piece]:
     ]
 
 
-def _lost(picture: Picture, cells: int, now: float) -> Line:
-    left_s = max(0.0, picture.retry_at - now)
-    words = f"again in {left_s:.0f} s" if left_s >= 0.5 else "trying now"
-    if cells >= 100:
-        words = ("trying " if left_s >= 0.5 else "") + f"{words}, try {picture.tries}"
-    left: list[Piece] = [(f" ✗ {picture.kind or 'server lost'}  ", "bad bold")]
+def _lost(feed_state: FeedState, cells: int, now: float) -> Line:
+    left_s = max(0.0, feed_state.retry_at - now)
+    words = f"retrying in {left_s:.0f} s" if left_s >= 0.5 else "retrying now"
+    words += f" (attempt {feed_state.tries})" if cells >= 100 else ""
+    left: list[Piece] = [(f" ✗ {feed_state.kind or 'server lost'}  ", "bad bold")]
     tail: list[Piece] = [("  ·  ", "ghost"), (words, "text")] if cells >= 100 else [(f", {words}", "text")]
-    wait = thin_bar(left_s / max(0.1, picture.pause_s), 12, "bad")
+    wait = thin_bar(left_s / max(0.1, feed_state.pause_s), 12, "bad")
     bar = [(" ", "text"), *wait, (" ", "text")] if cells >= 140 else []
-    why = problem(picture)
+    why = problem(feed_state)
     room = cells - fmt.length(left) - fmt.length(tail) - fmt.length(bar)
-    if picture.snapshot is not None and cells >= 120:
-        at = fmt.clock(picture.read_ms)
-        words = f"everything below is from {at}"
-        words = words if width(why) + width(words) + 5 <= room else f"from {at}"  # the cause comes first
+    if feed_state.snapshot is not None and cells >= 120:
+        at = fmt.clock(feed_state.read_ms)
+        words = f"data from {at} ({fmt.span(feed_state.age_s() * 1000)} old)"
+        words = words if width(why) + width(words) + 5 <= room else f"data from {at}"  # the cause comes first
         tail += [("  ·  ", "ghost"), (words, "muted")]
         room -= width(words) + 5
     left.append((cut_end(why, max(10, room)), "bad"))
     return (*fmt.fit([*left, *tail], cells - fmt.length(bar)), *bar)
 
+
+_ROOMY: Final = 80  # cells for findings, from which on the number of the others is a phrase
 
 _CAUSES: Final[Mapping[UnreachableCause, str]] = {
     UnreachableCause.REFUSED: "connection refused by",
@@ -256,12 +258,12 @@ _CAUSES: Final[Mapping[UnreachableCause, str]] = {
 }
 
 
-def problem(picture: Picture) -> str:
+def problem(feed_state: FeedState) -> str:
     """What is wrong with a server in few words: who refused, or does not answer; else as it was said."""
-    cause = _CAUSES.get(picture.cause)
-    if cause and picture.server:
-        return f"{cause} {safe_text(picture.server, limit=200)}"
-    return safe_text(picture.problem, limit=200).removeprefix("the server does not allow this: ")
+    cause = _CAUSES.get(feed_state.cause)
+    if cause and feed_state.server:
+        return f"{cause} {safe_text(feed_state.server, limit=200)}"
+    return safe_text(feed_state.problem, limit=200).removeprefix("not allowed by the server: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +324,7 @@ class Offer:
 
 def footer(offers: Sequence[Offer], note: Sequence[Piece], cells: int, *, hides: bool = False) -> Line:
     """The keys that work here, the others faint and with the reason if there is room; help is pinned at the right with
-    the last outcome. `hides`: those that cannot act are left out, where faint could not be told from the rest.
+    the last outcome. `hides`: disabled ones are left out, where faint looks like the rest.
     """
     right: list[Piece] = [("? ", "accent bold"), ("help ", "muted")]
     if note:
@@ -352,17 +354,29 @@ def footer(offers: Sequence[Offer], note: Sequence[Piece], cells: int, *, hides:
     return (*fmt.fit(line, cells - fmt.length(right)), *right)
 
 
+def filter_footer(note: Sequence[Piece], cells: int) -> Line:
+    """Return the keys of the filter while it is typed, and the last outcome."""
+    keys: list[Piece] = [
+        (" enter", "accent bold"),
+        (" keep the filter  ", "muted"),
+        ("esc", "accent bold"),
+        (" clear it", "muted"),
+    ]
+    right: list[Piece] = [*note, (" ", "text")] if note else []
+    return (*fmt.fit(keys, cells - fmt.length(right)), *right)
+
+
 _KEYS_AT_LEAST: Final = 46  # cells of a footer that a message leaves to the keys, if it can
 
 
 def _reasons_with_room(shown: Sequence[Offer], room: int) -> list[Offer]:
-    """The keys whose reason is told: of the acts of the screen, each reason once; read-only is told at the right."""
+    """Return the keys whose reason is shown: of the screen's operations, each reason once."""
     out: list[Offer] = []
     told: set[str] = set()
     for offer in shown:
         action, why = offer.action, offer.why_not
         is_act = action.group.startswith("act") or action.group == "purge"
-        if not why or why in told or not is_act or action.id == "undo" or why == READ_ONLY:
+        if not why or why in told or not is_act or action.id == "undo" or why in (READ_ONLY, LOCKED):
             continue
         told.add(why)
         if width(why) + 2 <= room:

@@ -1,4 +1,4 @@
-"""The health of a deck as rows: what fails, what is over its threshold and since when, and what is fine."""
+"""The health of a deck as rows: what to act on, what to watch and since when, and what is fine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Status
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, name_parts
+from qdeck_console.check_labels import check_label
+from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, columns, name_parts
+from qdeck_console.queue_findings import Severity
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
@@ -21,23 +23,13 @@ if TYPE_CHECKING:
     from qdeck_console.presenters.server import Fact
 
 _WIDE, _BESIDE, _MIDDLE = 116, 90, 70
-_LIMIT, _SINCE = 12, 12
+_LIMIT, _SINCE = 15, 12
+_EARLIER = 17  # cells of "18 Nov or earlier"
 _MINUTE_MS: Final = 60_000
 _MOST_TOLD: Final = 3  # findings in the summary
-_NAMES: Final = {
-    "dead_letters": "dead letters",
-    "ready_queue": "ready",
-    "pending_queue": "overdue",
-    "late": "waiting too long",
-    "readable": "queues that cannot be read",
-    "workers": "without worker",
-    "eviction": "eviction policy",
-    "saving": "saving to disk",
-    "loading": "data loaded",
-}
 _SHORT: Final[Mapping[tuple[str, int | str | None], str]] = {
-    ("persistence", "aof"): "what was written is kept",
-    ("persistence", "snapshots or none"): "a crash may lose the last writes",
+    ("persistence", "aof"): "survives a restart",
+    ("persistence", "no aof"): "cannot tell if snapshots are on",
 }
 _LOOKS: Final = {
     Status.UNHEALTHY: ("✗", "bad"),
@@ -48,10 +40,10 @@ _LOOKS: Final = {
 _VERDICTS: Final = {**_LOOKS, Status.HEALTHY: ("●", "ok")}
 MOST_OF_CHECK: Final = 100  # rows of one check: those beyond are counted
 _HEADS: Final = (
-    (Status.UNHEALTHY, "failing", "bad"),
-    (Status.DEGRADED, "over the threshold", "warn"),
-    (None, "not known", "muted"),
-    (Status.HEALTHY, "fine", "muted"),
+    (Status.UNHEALTHY, Severity.ACT.label, "bad"),
+    (Status.DEGRADED, Severity.WATCH.label, "warn"),
+    (None, "unknown", "muted"),
+    (Status.HEALTHY, Severity.FINE.label, "muted"),
 )
 
 
@@ -125,7 +117,7 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
         if left := check.findings[MOST_OF_CHECK:]:
             status = max((finding.severity for finding in left), key=lambda status: status is Status.UNHEALTHY)
             found.append(
-                CheckRow(check=check.name, status=status, detail=f"and {len(left):,} more like it: 1 lists all queues")
+                CheckRow(check=check.name, status=status, detail=f"and {len(left):,} more like it; 1 lists all queues")
             )
     found += [
         CheckRow(check=fact.name, status=Status.HEALTHY if fact.known else None, detail=fact.detail, value=fact.value,
@@ -193,7 +185,7 @@ def heads(found: Sequence[CheckRow]) -> list[tuple[str, str, int, list[CheckRow]
     return out
 
 
-def summary(snapshot: Snapshot, found: Sequence[CheckRow], cells: int, *, hide: Naming) -> list[Line]:
+def summary(snapshot: Snapshot, found: Sequence[CheckRow], cells: int, *, naming: Naming) -> list[Line]:
     """The verdict with since when, and the worst of what is behind it."""
     glyph, role = _VERDICTS[snapshot.status]
     head: list[Piece] = [(f"  {glyph} {snapshot.status.value}", f"{role} bold")]
@@ -201,7 +193,7 @@ def summary(snapshot: Snapshot, found: Sequence[CheckRow], cells: int, *, hide: 
     first = min(worst, key=lambda row: row.since_ms or snapshot.at_ms, default=None)
     if first is not None and first.since_ms is not None:
         age_ms = snapshot.at_ms - first.since_ms
-        words = f"since {'before ' * first.before}{_moment(first.since_ms)}"
+        words = f"since {_moment(first.since_ms)}{' or earlier' * first.before}"
         if age_ms >= _MINUTE_MS or not first.before:
             words += f", {'over ' * first.before}{fmt.span(max(0, age_ms))}"
         head.append((f"  {words}", "muted"))
@@ -209,21 +201,21 @@ def summary(snapshot: Snapshot, found: Sequence[CheckRow], cells: int, *, hide: 
     told = [row for row in found if row.is_trouble][:_MOST_TOLD]
     for row in told:
         sign, colour = _LOOKS[row.status]
-        words = cut_end(_with_name(row, hide), cells - LEAD - MARGIN)
+        words = cut_end(_with_name(row, naming), cells - LEAD - MARGIN)
         lines.append((("  ", "text"), (sign, f"{colour} bold"), (f" {words}", "strong")))
     more = sum(row.is_trouble for row in found) - len(told)
     if more:
-        words = f" {more} more check{'s are' if more != 1 else ' is'} over {'their' if more != 1 else 'its'} threshold"
+        words = f" {more} more check{'s are' if more != 1 else ' is'} not fine"
         lines.append((("  ", "text"), ("▲", "warn bold"), (words, "strong")))
     if not told:
         fine = sum(row.status is Status.HEALTHY for row in found)
-        lines.append((("    ", "text"), (f"nothing fails, nothing is over its threshold; {fine} are fine", "muted")))
+        lines.append((("    ", "text"), (f"no check fails; {fine} are fine", "muted")))
     return [*lines, ()]
 
 
-def _with_name(row: CheckRow, hide: Naming) -> str:
+def _with_name(row: CheckRow, naming: Naming) -> str:
     detail = safe_text(row.detail, limit=300)
-    return detail.replace(row.label, " ▸ ".join(name_parts(row.queue, hide=hide))) if row.queue else detail
+    return detail.replace(row.label, " ▸ ".join(name_parts(row.queue, naming=naming))) if row.queue else detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +233,7 @@ class _HealthGrid:
     def of(cls, cells: int) -> _HealthGrid:
         wide = cells >= _WIDE
         value, limit = 17, _LIMIT if cells >= _MIDDLE else 0
-        since = _SINCE if cells >= _MIDDLE else 0
+        since = _EARLIER if cells >= _WIDE + _EARLIER - _SINCE else _SINCE if cells >= _MIDDLE else 0
         left = cells - LEAD - MARGIN - sum(part + 1 for part in (value, limit, since) if part)
         if not since or cells < _BESIDE:
             return cls(max(12, left), value, limit, since, 0, 0)
@@ -258,6 +250,7 @@ def head(cells: int) -> Line:
         (" " * LEAD, "text"),
         *fmt.fit([("check", "faint")], grid.name),
         *columns([([(label, "faint")], cells, True) for label, cells in shown if cells]),
+        *([("  detail", "faint")] if grid.detail else []),
     )
 
 
@@ -266,17 +259,17 @@ def height(row: CheckRow, cells: int) -> int:
     return 2 if row.is_trouble and cells < _WIDE else 1
 
 
-def row_lines(row: CheckRow, cells: int, at_cursor: bool, *, hide: Naming) -> list[Line]:
+def row_lines(row: CheckRow, cells: int, at_cursor: bool, *, naming: Naming) -> list[Line]:
     """One check."""
     glyph, role = _LOOKS[row.status]
     grid = _HealthGrid.of(cells)
-    name = _NAMES.get(row.check, row.check.replace("_", " "))
+    name = check_label(row.check)
     strong = "strong bold" if at_cursor or row.status is Status.UNHEALTHY else "text"
     label: list[Piece] = [(safe_text(name, limit=80), strong)]
     if row.queue:
         label.append((", ", strong))
         room = max(8, grid.name - width(name) - 2)
-        label += fmt.path(name_parts(row.queue, hide=hide), room, strong)
+        label += fmt.path(name_parts(row.queue, naming=naming), room, strong)
     shown: list[tuple[Sequence[Piece], int, bool]] = [
         (_told(row, f"{role} bold" if row.is_trouble else "text", grid.value), grid.value, True)
     ]
@@ -284,7 +277,7 @@ def row_lines(row: CheckRow, cells: int, at_cursor: bool, *, hide: Naming) -> li
         shown.append((_limit(row), grid.limit, True))
     room = grid.detail if row.is_trouble else grid.fine
     if grid.since and (row.is_trouble or room == grid.detail):
-        shown.append((_since(row), grid.since, True))
+        shown.append((_since(row, grid.since), grid.since, True))
     detail = _words(row, room)
     line: list[Piece] = [
         ("  ", "text"), (glyph, f"{role} bold" if row.is_trouble else role), (" ", "text"),
@@ -307,16 +300,18 @@ def _words(row: CheckRow, cells: int) -> str:
 
 def _told(row: CheckRow, role: str, cells: int) -> list[Piece]:
     if isinstance(row.value, int):
-        return fmt.size(row.value) if row.check == "memory" else fmt.cell(fmt.count(row.value), role)
+        return (
+            fmt.size(row.value) if row.check == "memory" else fmt.cell(fmt.count(row.value) if row.value else "0", role)
+        )
     return [(cut_end(safe_text(row.value or "", limit=80), cells), role)]
 
 
 def _limit(row: CheckRow) -> list[Piece]:
     if row.threshold is None:
         return []
-    text = f"≤ {row.threshold:,}" if isinstance(row.threshold, int) else safe_text(row.threshold, limit=40)
+    text = f"at most {row.threshold:,}" if isinstance(row.threshold, int) else safe_text(row.threshold, limit=40)
     if row.check == "memory":
-        text = f"≤ {text}"
+        text = f"at most {text}"
     return [(cut_end(text, _LIMIT), "muted")]
 
 
@@ -326,8 +321,10 @@ def _moment(at_ms: int) -> str:
     return fmt.minute(at_ms) if same_day else fmt.clock(at_ms)[:6]
 
 
-def _since(row: CheckRow) -> list[Piece]:
+def _since(row: CheckRow, cells: int) -> list[Piece]:
     if row.since_ms is None or not row.is_trouble:
         return []
     at = _moment(row.since_ms)
-    return [("before ", "faint"), (at, "muted")] if row.before else [(at, "text")]
+    if not row.before:
+        return [(at, "text")]
+    return [(f"{at} or earlier", "muted")] if cells >= _EARLIER else [("≤ ", "faint"), (at, "muted")]

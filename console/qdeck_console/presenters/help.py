@@ -20,9 +20,9 @@ SIGNS: Final = (
     ("✗ ▲ • ║", "fail, watch, fine, pause"),
     ("▸ ◦ ◇ ✓", "runs, waits, is blocked, done"),
     ("▌ ◆", "cursor, marked"),
-    ("· –", "zero, not known here"),
+    ("· –", "zero, unknown"),
     ("≥ ~ …", "at least, about, not read yet"),
-    ("∅", "not now, and why"),
+    ("∅", "disabled, with the reason"),
 )
 
 
@@ -61,7 +61,7 @@ def _row(action: Action, here: set[str], why_not: Callable[[str], str]) -> tuple
 
 
 def columns(found: Sequence[KeyGroup], cells: int, count: int) -> list[Line]:
-    """The groups in so many columns of about the same height."""
+    """Return the groups in `count` columns of about the same height."""
     wide = (cells - _GAP * (count - 1)) // count
     blocks = [_block(group, wide) for group in found]
     most = -(-sum(len(block) for block in blocks) // count)
@@ -113,7 +113,7 @@ def _row_lines(keys: str, words: str, why: str, wide: int, is_sign: bool, *, off
 
 
 def _short(why: str, room: int) -> str:
-    """A reason with its sign in so many cells: what follows a colon goes first."""
+    """Return a reason with its sign in `cells` cells; the part behind a colon is cut first."""
     if not why:
         return ""
     told = why if why.startswith(_ELSEWHERE) else f"∅ {why}"

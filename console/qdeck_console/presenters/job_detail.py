@@ -1,4 +1,4 @@
-"""One job in detail: the side pane beside lists of jobs, and the page that enter opens."""
+"""One job in detail: the side pane beside lists of jobs, and parts of its page."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck.admin import MOST_SHOWN, UNKNOWN_TASK, StuckCode
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import Naming, pair, queue_path, section
+from qdeck_console.presenters.line_parts import Naming, pair, queue_path, section
 from qdeck_console.presenters.payload import arguments
 from qdeck_console.text import cut_end, cut_id, safe_text, wrap
 
 if TYPE_CHECKING:
     from qdeck.admin import HistoryEvent, JobDetail, Stuck
+    from qdeck_console.departed_jobs import GoneJob
     from qdeck_console.format import Line, Piece
-    from qdeck_console.leaving import Left
 
 _BLANK: Final[Line] = ()
 _GLYPHS: Final = {
@@ -31,6 +31,7 @@ _GLYPHS: Final = {
     "buried": ("✗", "bad"),
     "done": ("✓", "ok"),
 }
+FAILED_ATTEMPTS: Final = "attempts"
 _STATE: Final = {"dead": ("✗ dead", "bad"), "running": ("▸ running", "accent"), "done": ("✓ done", "ok")}
 
 
@@ -39,11 +40,11 @@ def job_lines(
     cells: int,
     *,
     now_ms: int,
-    hide: Naming,
+    naming: Naming,
     full: bool = False,
 ) -> list[Line]:
-    """Everything known about a job in so many cells; `full` with the whole traceback and output."""
-    lines = [*title_lines(job, cells, hide=hide), _BLANK]
+    """Return all about a job; `full` with the whole traceback and output."""
+    lines = [*title_lines(job, cells, naming=naming), _BLANK]
     wrong = trouble(job)
     if wrong:
         why: list[Line] = [((part, "warn"),) for part in wrap(wrong, cells, most=4)]
@@ -65,19 +66,30 @@ def job_lines(
     return lines
 
 
-def gone_lines(row: Left, cells: int, now_ms: int) -> list[Line]:
-    """A job that left the list while it was looked at, and how."""
+def gone_lines(row: GoneJob, cells: int, now_ms: int) -> list[Line]:
+    """Return how the job under the cursor left the list."""
     head: Line = (("–  ", "ghost"), (cut_id(row.id, cells - 3), "faint strike"))
     return [head, *(((part, "muted"),) for part in wrap(row.words(now_ms), cells, most=3))]
 
 
+def left_line(row: GoneJob, width: int, now_ms: int) -> Line:
+    """Return the line of a job that left the list; `width` is that of its id."""
+    name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
+    return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f"  {row.words(now_ms)}", "faint"))
+
+
+def failed_attempts(job: JobDetail) -> str:
+    """Return how many attempts failed, of how many."""
+    return f"{job.attempts or 0:,}" + (f" of {job.retries + 1:,}" if job.retries is not None else "")
+
+
 def task_words(job: JobDetail) -> str:
-    """What it is: its name or task; of another system, that may have neither, its state there."""
+    """Return the name or task of a job; of another system that has neither, its state there."""
     return job.name or job.task or ("unknown task" if job.has_all_facts else job.native_state)
 
 
 def trouble(job: JobDetail) -> str:
-    """Why a job is stuck, or what of it cannot be read; empty when nothing is known to be wrong."""
+    """Return why a job is stuck, or what of it cannot be read; empty when nothing is known to be wrong."""
     stuck, told = job.stuck, job.problem or ""
     if job.failure is not None and told == job.failure.message:
         return ""
@@ -87,23 +99,25 @@ def trouble(job: JobDetail) -> str:
 
 
 def _stuck_words(job: JobDetail, stuck: Stuck) -> str:
-    """Why it is stuck; of those that the list of stuck jobs has, at more length than a row there."""
+    """Return why it is stuck, for jobs on the screen Stuck at more length than a row there."""
     passed = fmt.span_s(stuck.seconds)
     if stuck.code is StuckCode.LEASE_EXPIRED:
-        return f"stuck: its lease ran out {passed} ago and was not renewed; see 3 Stuck"
+        return f"stuck: its lease expired {passed} ago and was not renewed; see 3 Stuck"
     if stuck.code is StuckCode.OVER_LIMIT:
         return f"stuck: {passed} over its time limit of {fmt.span_s(stuck.limit)}; see 3 Stuck"
     if stuck.code is StuckCode.UNKNOWN_TASK:
-        return f"no worker that had it knows task {job.task}; a worker that does gets it at once"
-    return stuck.words(fmt.span_s)
+        return f"no worker that claimed it has task {job.task}; a worker that has it gets the job at once"
+    return stuck.text
 
 
-def title_lines(job: JobDetail, cells: int, *, hide: Naming, state: Piece | None = None, about: str = "") -> list[Line]:
-    """Its id and state, and below what it is and where, or `about` it."""
+def title_lines(
+    job: JobDetail, cells: int, *, naming: Naming, state: Piece | None = None, about: str = ""
+) -> list[Line]:
+    """Return its id and state, and below its task and its queue, or `about`."""
     word = state or _STATE.get(job.state, (job.state, "muted"))
     room = cells - len(word[0]) - 1
     task = safe_text(task_words(job), limit=120)
-    tail = [(about, "muted")] if about else queue_path(job.ref, cells, "muted", hide=hide)
+    tail = [(about, "muted")] if about else queue_path(job.ref, cells, "muted", naming=naming)
     return [
         (*fmt.fit([(cut_id(job.id, room), "strong bold")], room), (" ", "text"), (word[0], f"{word[1]} bold")),
         tuple(fmt.fit([(task, "muted"), (" · " if about else "  ·  ", "ghost"), *tail], cells)),
@@ -111,7 +125,7 @@ def title_lines(job: JobDetail, cells: int, *, hide: Naming, state: Piece | None
 
 
 def failure_lines(job: JobDetail, cells: int, *, full: bool = False) -> list[Line]:
-    """What it died of; `full` with the whole traceback."""
+    """Return its error; `full` with the whole traceback."""
     failure = job.failure
     if failure is None:
         return []
@@ -131,7 +145,7 @@ def failure_lines(job: JobDetail, cells: int, *, full: bool = False) -> list[Lin
 
 
 def payload_lines(job: JobDetail, cells: int, *, most: int) -> list[Line]:
-    """What it was given."""
+    """Return its payload."""
     size = fmt.size(job.body_bytes)
     head = section("payload", "", "muted", cells - fmt.length(size) - 1, indent=0)
     lines: list[Line] = [(*head, (" ", "text"), *size)]
@@ -151,7 +165,7 @@ def payload_lines(job: JobDetail, cells: int, *, most: int) -> list[Line]:
 
 
 def no_payload(job: JobDetail) -> str:
-    """What stands in place of a payload without parts, or of one that was not read."""
+    """Return the words for a payload without arguments, or for one that was not read."""
     if job.body is None and job.body_bytes:
         return f"not read: over {fmt.counted(MOST_SHOWN // 1024 // 1024, 'MiB', 'MiB')}"
     return "no arguments"
@@ -168,7 +182,7 @@ def _value(value: Any) -> str:
 
 
 def timeline_lines(job: JobDetail, cells: int, *, most: int) -> list[Line]:
-    """What happened to it."""
+    """Return its history."""
     events = list(job.history)
     lines: list[Line] = []
     if len(events) > most:
@@ -182,12 +196,12 @@ def timeline_lines(job: JobDetail, cells: int, *, most: int) -> list[Line]:
 
 
 def event_glyph(event: HistoryEvent) -> Piece:
-    """The sign of an event with its role."""
+    """Return the sign of an event with its role."""
     return _GLYPHS.get(event.kind, ("•", "muted"))
 
 
 def event_words(event: HistoryEvent) -> str:
-    """An event in words."""
+    """Return an event in words."""
     data = event.data
     worker = safe_text(str(data.get("worker", "")), limit=80)
     if event.kind == "claimed":
@@ -195,30 +209,29 @@ def event_words(event: HistoryEvent) -> str:
     if event.kind in {"failed", "timeout"}:
         return safe_text(f"{event.kind}: {data.get('class', '')} {data.get('message', '')}", limit=300)
     if event.kind == "crashed":
-        return f"its worker died, crash {data.get('crashes', '?')}"
+        return f"worker crashed (crash {data.get('crashes', '?')})"
     if event.kind == UNKNOWN_TASK:
-        return f"handed back: {worker} does not know its task"
+        return f"returned: {worker} does not have its task"
     if event.kind == "dead":
-        return "to the dead letters"
+        return "moved to dead letters"
     if event.kind == "dependency":
         return safe_text(f"waited for {data.get('on', '?')}, which is {data.get('outcome', '?')}", limit=200)
     return safe_text(event.kind, limit=40)
 
 
 def job_facts(job: JobDetail, cells: int) -> list[Line]:
-    """Its settings and limits as pairs."""
-    tries = f"{job.attempts or 0} of {(job.retries or 0) + 1}" if job.retries is not None else str(job.attempts or 0)
+    """Return its settings and limits as pairs."""
     lines = [] if job.priority is None else [pair("priority", [(str(job.priority), "text")], cells)]
     if job.attempts is not None or job.has_all_facts:
-        lines.append(pair("failed runs", [(tries, "text")], cells))
+        lines.append(pair(FAILED_ATTEMPTS, [(failed_attempts(job), "text")], cells))
     if job.crashes:
         lines.append(pair("crashes", [(str(job.crashes), "bad")], cells))
     for label, value in (("time limit", job.time_limit_ms), ("lease", job.lease_ms)):
         if value is not None:
             lines.append(pair(label, fmt.span_pieces(value), cells))
-    for label, ids in (("waits for", job.depends_on), ("waited for by", job.dependents)):
+    for label, ids in (("depends on", job.depends_on), ("dependents", job.dependents)):
         if ids:
-            lines.append(pair(label, [(f"{len(ids):,}{'+' * job.more_dependents} jobs", "text")], cells))
+            lines.append(pair(label, [(f"{len(ids):,}{'+' * job.more_dependents}", "text")], cells))
     if job.tags:
         lines.append(pair("tags", [(cut_end(safe_text(", ".join(job.tags), limit=200), cells - 8), "text")], cells))
     return lines

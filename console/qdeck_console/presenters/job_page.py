@@ -1,4 +1,4 @@
-"""The left of a job's page: who it is, its payload as a tree, the jobs around it, and what a retry would do."""
+"""The left of a job's page: its head, its payload as a tree, the jobs around it, and what a retry does."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck.admin import MASK, Feature, State, mask_payload
 from qdeck_console import format as fmt
-from qdeck_console.presenters.job_detail import no_payload, task_words, trouble
+from qdeck_console.presenters.job_detail import FAILED_ATTEMPTS, failed_attempts, no_payload, task_words, trouble
 from qdeck_console.presenters.job_past import noted
-from qdeck_console.presenters.parts import Naming, name_parts, pair, queue_path, section
+from qdeck_console.presenters.line_parts import Naming, name_parts, pair, queue_path, section
 from qdeck_console.presenters.payload import arguments
-from qdeck_console.presenters.retrying import retry_abroad
+from qdeck_console.presenters.retrying import retry_words
 from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ _MOST_NODES: Final = 2_000
 _STATE: Final = {"dead": ("✗", "bad"), "running": ("▸", "accent"), "done": ("✓", "ok"), "blocked": ("◇", "muted")}
 
 
-def header(job: JobDetail, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
-    """Where it is, who it is, its state since when, and its numbers in a line."""
+def header(job: JobDetail, cells: int, *, now_ms: int, naming: Naming) -> list[Line]:
+    """Return its queue, id and state, since when, and its numbers in a line."""
     glyph, role = _STATE.get(job.state, ("◦", "muted"))
     state: list[Piece] = [
         (f" {glyph} {job.state}", f"{role} bold"),
@@ -40,17 +40,15 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: Naming) -> list[Lin
     room = cells - fmt.length(state)
     name = cut_end(safe_text(task_words(job), limit=120), 60)
     left: list[Piece] = [
-        *queue_path(job.ref, max(12, room // 2), "muted", hide=hide), (" ▸ ", "ghost"),
+        *queue_path(job.ref, max(12, room // 2), "muted", naming=naming), (" ▸ ", "ghost"),
         (cut_id(safe_text(job.id, limit=200), max(8, room // 2)), "strong bold"),
     ]  # fmt: skip
     beside = fmt.length(left) + 3 + width(name) <= room
     left += [(f"   {name}", "muted")] * beside
     lines: list[Line] = [(*fmt.fit(left, room), *state)]
-    tries = f"{job.attempts or 0}" + (f" of {job.retries + 1}" if job.retries is not None else "")
     told = [] if beside else [("task", name)]
     told += [] if job.priority is None else [("priority", str(job.priority))]
-    used = "tries" if job.state == State.DEAD else "failed runs"  # one that runs or is done has begun one more
-    told += [(used, tries)] if job.attempts is not None or job.has_all_facts else []
+    told += [(FAILED_ATTEMPTS, failed_attempts(job))] if job.attempts is not None or job.has_all_facts else []
     told.append(("payload", _size(job.body_bytes)))
     if job.unique:
         told.append(("unique", "yes"))
@@ -62,7 +60,7 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: Naming) -> list[Lin
     if retried:
         told.append(("retried", "once" if retried == 1 else f"{retried:,} times"))
     if job.worker and job.state == State.RUNNING:
-        told.append(("runs on", job.worker))
+        told.append(("worker", job.worker))
     second: list[Piece] = []
     for label, text in told:
         part: list[Piece] = [(f"{label} ", "muted"), (safe_text(text, limit=120), "text")]
@@ -76,7 +74,7 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: Naming) -> list[Lin
 
 
 def _when(job: JobDetail, now_ms: int) -> str:
-    """Since when it is so; of one that is delayed, when it is due: how long it was is not what is asked."""
+    """Return since when it is in its state; of a delayed job, when it is due."""
     if job.state == State.DELAYED and job.due_ms is not None:
         gap = fmt.span(abs(job.due_ms - now_ms))
         return f"due {fmt.clock(job.due_ms)}, " + (f"in {gap}" if job.due_ms >= now_ms else f"{gap} late")
@@ -88,7 +86,7 @@ def _size(count: int) -> str:
 
 
 def tree(job: JobDetail, cells: int, folded: AbstractSet[str]) -> list[Keyed]:
-    """The payload with a line a value; what has parts is folded and unfolded."""
+    """Return the payload with a line for each value; objects and lists can be folded."""
     lines: list[Keyed] = [("", noted("payload", fmt.size(job.body_bytes), cells))]
     nodes = arguments(job.payload())
     for name, value in nodes:
@@ -130,7 +128,7 @@ def _node(
 def _long(
     lines: list[Keyed], key: str, label: str, value: Any, depth: int, cells: int, folded: AbstractSet[str]
 ) -> None:
-    """A text of more than a line: cut; unfolded, what it says as JSON with a line a value, or all of it."""
+    """Add a text of more than a line: cut; unfolded, as JSON with a line for each value, or in full."""
     lead: Piece = ("  " * depth, "text")
     is_open = key in folded
     head: list[Piece] = [lead, ("▾ " if is_open else "▸ ", "accent"), (label, "muted"), ("  ", "text")]
@@ -151,7 +149,7 @@ def _long(
 
 
 def _json_in(value: Any) -> list[tuple[object, Any]] | None:
-    """The parts of the object or list that a text is, when it is one; secrets in it are masked."""
+    """Return the parts of the JSON object or list that a text holds, with secrets masked."""
     if not isinstance(value, str) or value[:1] not in {"{", "["} or len(value) > _UNFOLDED * 8:
         return None
     try:
@@ -179,7 +177,7 @@ def _leaf(value: Any) -> tuple[str, str]:
 
 
 def value_at(job: JobDetail, key: str) -> object:
-    """The value of a line of the tree."""
+    """Return the value of a line of the tree."""
     found: Any = dict(arguments(job.payload()))
     for part in key.split("/")[1:]:
         if isinstance(found, Mapping):
@@ -195,13 +193,19 @@ def value_at(job: JobDetail, key: str) -> object:
 
 
 def relations(
-    job: JobDetail, cells: int, *, hide: Naming, now_ms: int, related: Mapping[str, JobRecord], kin: CountedGroup | None
+    job: JobDetail,
+    cells: int,
+    *,
+    naming: Naming,
+    now_ms: int,
+    related: Mapping[str, JobRecord],
+    kin: CountedGroup | None,
 ) -> list[Keyed]:
-    """What it waits for, what waits for it, and what a retry would do."""
+    """Return the jobs that it depends on, its dependents, and what a retry does."""
     lines: list[Keyed] = []
     for label, refs, more in (
-        ("waits for", job.depends_on, False),
-        ("waited for by", job.dependents, job.more_dependents),
+        ("depends on", job.depends_on, False),
+        ("dependents", job.dependents, job.more_dependents),
     ):
         if not refs:
             continue
@@ -212,14 +216,14 @@ def relations(
         if more or len(refs) > _REFS:
             lines.append(("", (("and more", "faint"),)))
     if job.state == State.DEAD:
-        lines += [("", ()), ("", section("a retry would", "", "muted", cells, indent=0))]
-        words = _retry_words(job, hide, now_ms, kin)
+        lines += [("", ()), ("", section("on retry", "", "muted", cells, indent=0))]
+        words = _retry_words(job, naming, now_ms, kin)
         lines += [(f"would/{at}", ((part, "text"),)) for at, part in enumerate(wrap(words, cells, most=8))]
     return lines
 
 
 def _summary(count: int, more: bool, states: list[str]) -> list[Piece]:
-    """How many they are, and how they stand."""
+    """Return how many jobs there are, and in which states."""
     words: list[Piece] = [(f"{count:,}{'+' * more}", "muted")]
     if states and len(states) == count and len(set(states)) == 1:
         return [*words, (f" {states[0]}" if count == 1 else f", all {states[0]}", "muted")]
@@ -228,11 +232,11 @@ def _summary(count: int, more: bool, states: list[str]) -> list[Piece]:
 
 
 def _reference(ref: str, job: JobRecord | None, cells: int, now_ms: int) -> Line:
-    """A job that this one has to do with: its state, its id, its task, and since when."""
+    """Return a related job: its state, its id, its task, and since when."""
     job_id, _, queue = ref.partition("@")
     glyph, role = _STATE.get(job.state, ("◦", "muted")) if job is not None else ("◇", "muted")
     if job is None:
-        told: list[Piece] = [("not kept any more" if not queue else f"in {safe_text(queue, limit=80)}", "faint")]
+        told: list[Piece] = [("no longer stored" if not queue else f"in {safe_text(queue, limit=80)}", "faint")]
     else:
         since = "" if job.since_ms is None else f" {fmt.span(max(0, now_ms - job.since_ms))}"
         told = [(job.state + since, "warn" if job.state in {State.BLOCKED, State.DEAD} else "muted")]
@@ -243,37 +247,36 @@ def _reference(ref: str, job: JobRecord | None, cells: int, now_ms: int) -> Line
     return ((glyph, role), (" ", "text"), *fmt.fit(left, room), (" ", "text"), *fmt.fit(told, right, right=True))
 
 
-def _retry_words(job: JobDetail, hide: Naming, now_ms: int, kin: CountedGroup | None) -> str:
+def _retry_words(job: JobDetail, naming: Naming, now_ms: int, kin: CountedGroup | None) -> str:
     if not job.has(Feature.ATTEMPTS):
-        return retry_abroad(job.adapter)
-    where = " ▸ ".join(name_parts(job.ref, hide=hide))
-    words = f"put it at the end of {where} with 0 of {(job.retries or 0) + 1} tries used"
+        return retry_words(job.adapter)
+    where = " ▸ ".join(name_parts(job.ref, naming=naming))
+    words = f"Goes to the end of {where} with {fmt.counted((job.retries or 0) + 1, 'attempt')} left."
     if job.dependents:
         many = f"{len(job.dependents):,}{'+' * job.more_dependents}"
-        words += f", and let the {many} that wait for it go on once it is done"
-    words += "."
+        words += f" Its dependents ({many}) continue when it is done."
     if kin is not None and kin.size > 1:
         others = kin.size - 1
-        words += f" {fmt.counted(others, 'other')} here died the same way"
+        words += f" {fmt.counted(others, 'other')} in this queue failed the same way"
         is_last = job.since_ms is not None and kin.last <= job.since_ms
-        words += ", before it." if is_last else f", the last one {fmt.span(max(0, now_ms - kin.last))} ago."
+        words += ", earlier." if is_last else f", the last {fmt.span(max(0, now_ms - kin.last))} ago."
     return words
 
 
 def facts(job: JobDetail, cells: int) -> list[Keyed]:
-    """Its limits and what hangs on its end; what the head of the page tells is not told twice."""
+    """Return its limits and what depends on its end, without what the head of the page shows."""
     told: list[tuple[str, list[Piece]]] = [
         (label, fmt.span_pieces(value, fine=True))
         for label, value in (("time limit", job.time_limit_ms), ("lease", job.lease_ms))
         if value is not None
     ]
     if job.expires_ms is not None:
-        told.append(("does not start after", [(fmt.clock(job.expires_ms), "text")]))
-    for label, text in (("when it dies", job.on_failure), ("handles the end of", job.handler_of)):
+        told.append(("expires", [(fmt.clock(job.expires_ms), "text")]))
+    for label, text in (("on failure", job.on_failure), ("handler of", job.handler_of)):
         if text:
             told.append((label, [(cut_end(safe_text(text, limit=200), cells - len(label) - 2), "text")]))
     if job.run_anyway:
-        told.append(("runs even if those die", [("yes", "text")]))
+        told.append(("run anyway", [("yes", "text")]))
     if not told:
         return []
     head: list[Keyed] = [("", ()), ("", section("limits", "", "muted", cells, indent=0))]

@@ -1,4 +1,4 @@
-"""What happened to a job: every try on one time axis, the error of one with its traceback, result and output."""
+"""The history of a job: every attempt on one time axis, the error of one with its traceback, result and output."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import State
 from qdeck_console import format as fmt
 from qdeck_console.presenters import trace
-from qdeck_console.presenters.job_detail import event_glyph, event_words
-from qdeck_console.presenters.parts import section
+from qdeck_console.presenters.job_detail import event_glyph, event_words, failed_attempts
+from qdeck_console.presenters.line_parts import section
 from qdeck_console.text import cut_end, safe_text, width, wrap
 
 if TYPE_CHECKING:
@@ -28,20 +28,21 @@ _LOG: Final = re.compile(r"^(\d{4}-\d\d-\d\d )?(\d\d:\d\d:\d\d(?:[.,]\d+)?) +([A
 _LEVELS: Final = {"WARNING": "warn", "WARN": "warn", "ERROR": "bad", "CRITICAL": "bad", "FATAL": "bad"}
 
 
-def tries(job: JobDetail) -> list[HistoryEvent]:
-    """Every end of a try that was not a good one, oldest first."""
+def failed(job: JobDetail) -> list[HistoryEvent]:
+    """Return the ends of the attempts that failed, oldest first."""
     return [event for event in job.history if event.kind in FAILING]
 
 
 def noted(label: str, note: list[Piece], cells: int, *, after: str = "") -> Line:
-    """A head whose note stands at the right edge."""
+    """Return a section title with a note at the right edge."""
     if not note:
         return section(label, after, "muted", cells, indent=0)
-    return (*section(label, after, "muted", cells - fmt.length(note) - 1, indent=0), (" ", "text"), *note)
+    title = section(label, after, "muted", cells - fmt.length(note) - 1, indent=0)
+    return tuple(fmt.fit([*title, (" ", "text"), *note], cells))
 
 
 def ran_ms(event: HistoryEvent) -> int | None:
-    """For how long the try ran that an event ended, where its worker told."""
+    """Return how long the attempt ran that an event ended, where its worker reported it."""
     told = event.data.get("ran_ms")
     return int(told) if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < 10**12 else None
 
@@ -55,12 +56,12 @@ class _Axis:
     cells: int
 
     def place(self, at_ms: int) -> int:
-        """The cell of a moment."""
+        """Return the cell of a moment."""
         whole = max(1, self.end - self.begin)
         return max(0, min(self.cells - 1, (at_ms - self.begin) * (self.cells - 1) // whole))
 
     def bar(self, waited: int, started: int, ended: int, role: str) -> list[Piece]:
-        """A try: from when it waited, from when it ran, until when."""
+        """Return the bar of an attempt: since when it waited, since when it ran, until when."""
         first, start, last = self.place(waited), self.place(started), self.place(ended)
         return [
             (" " * first, "text"), ("─" * (start - first), "ghost"), ("━" * (last - start + 1), role),
@@ -68,17 +69,17 @@ class _Axis:
         ]  # fmt: skip
 
     def labels(self) -> list[Piece]:
-        """When it begins and ends."""
+        """Return when the axis begins and ends."""
         clock = fmt.minute if self.end - self.begin >= 600_000 else fmt.clock
         begin, end = clock(self.begin), clock(self.end)
         return [(begin, "faint"), *fmt.fit([(end, "faint")], self.cells - len(begin), right=True)]
 
 
 def timeline(job: JobDetail, cells: int, *, chosen: int | None, now_ms: int) -> list[Keyed]:
-    """What happened to it, the tries with their workers and how long they ran, on one time axis."""
+    """Return the events, the attempts with their workers and how long they ran, on one time axis."""
     events = list(job.history)[-_MOST:]
     if not events:
-        return [("", section("timeline", "nothing is kept", "muted", cells, indent=0))]
+        return [("", section("timeline", "no history", "muted", cells, indent=0))]
     end = events[-1].at_ms if job.state in _ENDS else max(now_ms, events[-1].at_ms)
     axis = _Axis(events[0].at_ms, end, 28 if cells >= 88 else 18 if cells >= 70 else 0)
     lines: list[Keyed] = [("", noted("timeline", _spent(job, axis), cells))]
@@ -86,18 +87,18 @@ def timeline(job: JobDetail, cells: int, *, chosen: int | None, now_ms: int) -> 
         lines.append(("", ((f"{len(job.history) - _MOST:,} earlier", "faint"),)))
     before = axis.begin
     earlier = sum(event.kind in FAILING for event in job.history) - sum(event.kind in FAILING for event in events)
-    last_try = len(tries(job)) - 1
-    at_try = earlier
+    last_failed = len(failed(job)) - 1
+    at_failed = earlier
     drawn = False
     workers = [width(safe_text(str(event.data.get("worker") or ""), limit=80)) for event in events]
     of_worker = min(_WORKER, max(workers)) if cells >= 88 else 0
     for at, event in enumerate(events):
-        is_try, number = event.kind in FAILING, at_try
-        at_try += is_try
-        bar, took = _try_of(event, axis, before, job, is_last=number == last_try)
+        is_failed, number = event.kind in FAILING, at_failed
+        at_failed += is_failed
+        bar, took = _bar_of(event, axis, before, job, is_last=number == last_failed)
         drawn = drawn or bool(bar)
-        label, words, worker = _words(job, event, number if is_try else None)
-        is_chosen = is_try and number == chosen
+        label, words, worker = _words(job, event, number if is_failed else None)
+        is_chosen = is_failed and number == chosen
         columns = _Columns(axis.cells, of_worker, cells)
         lines.append((f"event/{at}", columns.row(event, (label, words, worker), took, bar, strong=is_chosen)))
         before = event.at_ms
@@ -107,18 +108,18 @@ def timeline(job: JobDetail, cells: int, *, chosen: int | None, now_ms: int) -> 
 
 
 def _spent(job: JobDetail, axis: _Axis) -> list[Piece]:
-    """How long it took in all, and how much of that it ran."""
-    ran = [ms for event in tries(job) if (ms := ran_ms(event)) is not None]
+    """Return how long it took in all, and how much of that it ran."""
+    ran = [ms for event in failed(job) if (ms := ran_ms(event)) is not None]
     words = fmt.span(axis.end - axis.begin, fine=True)
     if ran:
-        words += f", ran {fmt.span(sum(ran), fine=True)} in {fmt.counted(len(ran), 'try', 'tries')}"
+        words += f", ran {fmt.span(sum(ran), fine=True)} in {fmt.counted(len(ran), 'attempt')}"
     return [(words, "muted")]
 
 
-def _try_of(
+def _bar_of(
     event: HistoryEvent, axis: _Axis, before: int, job: JobDetail, *, is_last: bool
 ) -> tuple[list[Piece], list[Piece]]:
-    """The bar of an event, and for how long the try ran that it ended or began."""
+    """Return the bar of an event, and how long the attempt ran that it ended or began."""
     if event.kind in FAILING:
         ran = ran_ms(event)
         role = "bad" if is_last and job.state == State.DEAD else "accent"
@@ -132,16 +133,16 @@ def _try_of(
 
 
 def _words(job: JobDetail, event: HistoryEvent, number: int | None) -> tuple[str, str, str]:
-    """An event as its name, what there is to say about it, and who did it."""
+    """Return the name of an event, its details, and its worker or operator."""
     data = event.data
     worker = safe_text(str(data.get("worker") or data.get("by") or ""), limit=80)
     if number is not None:
         named = safe_text(str(data.get("class") or ""), limit=120)
-        return f"try {number + 1}", named or event_words(event), worker
+        return f"attempt {number + 1}", named or event_words(event), worker
     if event.kind == "claimed":
         return "running", "", worker
     if event.kind == State.DEAD and job.retries is not None and job.attempts:
-        return "dead", f"{job.attempts:,} of {job.retries + 1:,} tries used", ""
+        return "dead", f"{failed_attempts(job)} attempts failed", ""
     words = event_words(event)
     name, _, rest = words.partition(" ") if words.startswith(event.kind) else (words, "", "")
     return name, rest, worker
@@ -158,13 +159,13 @@ class _Columns:
     def row(
         self, event: HistoryEvent, told: tuple[str, str, str], took: list[Piece], bar: list[Piece], *, strong: bool
     ) -> Line:
-        """One event."""
+        """Return the line of an event."""
         glyph, role = event_glyph(event)
         clock, (label, words, worker) = fmt.clock(event.at_ms), told
         room = self.cells - len(clock) - 4 - (self.axis + 2 if self.axis else 0) - _TOOK
         of_worker = self.worker + 1 if self.worker and worker else 0
         looks = "strong bold" if strong or event.kind == State.DEAD else "text"
-        name = f"{label:<6} " if words else label
+        name = f"{label:<9} " if words else label
         pieces: list[Piece] = [(name, looks), (words, "strong bold" if strong else "text")]
         if worker and not self.worker and fmt.length(pieces) + 2 + width(worker) <= room:
             pieces.append((f"  {worker}", "muted"))
@@ -177,15 +178,15 @@ class _Columns:
 
 
 def error(job: JobDetail, chosen: int, cells: int, *, unfolded: bool) -> list[Keyed]:
-    """One try's error with its traceback, frames of libraries folded."""
-    found = tries(job)
+    """Return the error of an attempt with its traceback, frames of libraries folded."""
+    found = failed(job)
     if not found:
         return []
     event = found[chosen]
     keys: list[Piece] = []
     if len(found) > 1:
         keys = [("[", "accent bold"), (f" {chosen + 1} of {len(found)} ", "muted"), ("]", "accent bold")]
-    lines: list[Keyed] = [("", ()), ("", noted("error", keys, cells, after=f"try {chosen + 1}"))]
+    lines: list[Keyed] = [("", ()), ("", noted("error", keys, cells, after=f"attempt {chosen + 1}"))]
     data = event.data
     name = cut_end(safe_text(str(data.get("class") or event.kind), limit=200), cells)
     message = safe_text(str(data.get("message") or ""), limit=_LONGEST, one_line=False)
@@ -204,7 +205,7 @@ def error(job: JobDetail, chosen: int, cells: int, *, unfolded: bool) -> list[Ke
 
 
 def output(job: JobDetail, cells: int) -> list[Keyed]:
-    """Its result, and what it wrote while it ran."""
+    """Return its result, and what it wrote while it ran."""
     lines: list[Keyed] = []
     if job.has_result:
         lines += [("", ()), ("", section("result", "", "muted", cells, indent=0))]
@@ -213,7 +214,7 @@ def output(job: JobDetail, cells: int) -> list[Keyed]:
     if job.log:
         rows = safe_text(job.log, limit=20_000, one_line=False).splitlines()
         count = fmt.counted(len(rows), "line")
-        lines += [("", ()), ("", noted("log", [(f"last try, {count}", "muted")], cells))]
+        lines += [("", ()), ("", noted("log", [(f"last attempt, {count}", "muted")], cells))]
         for at, row in enumerate(rows[-_LOG_LINES:]):
             lines += [(f"log/{at}.{part}", line) for part, line in enumerate(_log_lines(row, cells))]
         if len(rows) > _LOG_LINES:
@@ -225,7 +226,7 @@ _LOG_LINES: Final = 200
 
 
 def _log_lines(row: str, cells: int) -> list[Line]:
-    """A line of a log: its time, its level in its colour, and its words; anything else as it is."""
+    """Return a line of a log: its time, its level in colour, and its message; any other line as it is."""
     found = _LOG.match(row)
     if not found:
         return [((part, "text"),) for part in wrap(row, cells, most=12)] or [()]

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Code, Feature, JobRecord, State, has_feature
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import MARGIN, Naming, queue_path
+from qdeck_console.presenters.line_parts import MARGIN, Naming, queue_path
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
-from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
+from qdeck_console.text import cut_end, cut_middle, safe_text, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qdeck.admin import QueueRef, QueueRow
     from qdeck_console.format import Line, Piece
-    from qdeck_console.judging import JudgedQueue
-    from qdeck_console.leaving import Left
-    from qdeck_console.sources import ListPart
+    from qdeck_console.job_sources import ListPart
+    from qdeck_console.queue_findings import JudgedQueue
 
 STATES: Final = (
     State.READY, State.DELAYED, State.BLOCKED, State.RUNNING, State.DEAD, State.DONE, State.CANCELLED,
@@ -34,10 +33,10 @@ _GLYPHS: Final = {
 }
 # What the time of a row is in each state.
 _WHEN: Final = {
-    State.READY: "waits",
+    State.READY: "waiting",
     State.DELAYED: "due in",
-    State.BLOCKED: "waits",
-    State.RUNNING: "runs",
+    State.BLOCKED: "waiting",
+    State.RUNNING: "running",
     State.DEAD: "died",
     State.DONE: "done",
     State.CANCELLED: "ended",
@@ -45,7 +44,7 @@ _WHEN: Final = {
 _OLDEST: Final = {
     State.READY: "next to run first",
     State.DELAYED: "next due first",
-    State.BLOCKED: "first made first",
+    State.BLOCKED: "oldest first",
     State.RUNNING: "lease ends first",
 }
 
@@ -55,7 +54,7 @@ def _id_width(room: int) -> int:
 
 
 def _from(least: int, wide: int, narrow: int) -> Callable[[int], int]:
-    """Return a width: none below so many cells, and a larger one from 100 on."""
+    """Return a width: none in a table narrower than `least`, and a larger one from 100 cells on."""
     return lambda room: wide if room >= 100 else narrow if room >= least else 0
 
 
@@ -70,7 +69,7 @@ def _priority(job: JobRecord, _: TableCell[int]) -> list[Piece]:
 def _worker(job: JobRecord, cell: TableCell[int]) -> list[Piece]:
     if job.worker is None and not job.has_all_facts:  # who has it is not kept there
         return [(fmt.NONE, "ghost")]
-    return [(cut_middle(safe_text(job.worker or "nobody", limit=120), cell.width), "text")]
+    return [(cut_middle(safe_text(job.worker or "no worker", limit=120), cell.width), "text")]
 
 
 def _payload(job: JobRecord, cell: TableCell[int]) -> Sequence[Piece]:
@@ -101,7 +100,7 @@ def _table(state: State) -> Table[JobRecord, int]:
         Column("task", _from(72, 24, 16), _task),
         Column("prio", lambda room: 5 if waits and room >= 90 else 0, _priority, right=True),
         Column(
-            "tries", lambda room: 0 if ended and room < 100 else 5,
+            "attempts", lambda room: 0 if ended and room < 100 else 8,
             lambda job, cell: fmt.cell(fmt.count(job.attempts, cell.width), role), right=True,
         ),
         Column(_WHEN[state], 8, lambda job, cell: when(job, state, cell.view), right=True),
@@ -117,13 +116,6 @@ def _table(state: State) -> Table[JobRecord, int]:
 
 
 TABLES: Final = {state: _table(state) for state in STATES}
-
-
-def left_line(row: Left, cells: int, now_ms: int) -> Line:
-    """A job that left the list while it was looked at."""
-    width = _id_width(cells)
-    name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
-    return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f" {row.words(now_ms)}", "faint"))
 
 
 def when(job: JobRecord, state: State, now_ms: int) -> list[Piece]:
@@ -145,22 +137,22 @@ def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
     return [(name, "bad"), (f"  {message}" if message else "", "text")]
 
 
-def title_line(queue: QueueRef, entry: JudgedQueue | None, cells: int, *, hide: Naming) -> Line:
+def title_line(queue: QueueRef, entry: JudgedQueue | None, cells: int, *, naming: Naming) -> Line:
     """The queue, and what holds for all of it."""
     facts: list[Piece] = []
     if entry is None:
-        facts = [("  there is no such queue any more", "warn")]
+        facts = [("  this queue no longer exists", "warn")]
     else:
         row = entry.row
         facts = [(f"  {safe_text(row.adapter, limit=40)}", "faint")]
         if row.paused:
             facts.append(("  ║ paused", entry.role(Code.PAUSED, "muted bold")))
         if row.workers is not None:
-            words = fmt.counted(row.workers, "worker") if row.workers else "no worker serves it"
+            words = fmt.counted(row.workers, "worker") if row.workers else "no worker"
             facts.append((f"  ·  {words}", entry.worst(Code.NO_WORKER).role))
         if row.problem is not None:
             facts.append((f"  ·  {safe_text(row.problem.text, limit=120)}", entry.worst(Code.UNREADABLE).role))
-    path = queue_path(queue, max(20, cells - fmt.length(facts) - 2), "strong bold", hide=hide)
+    path = queue_path(queue, max(20, cells - fmt.length(facts) - 2), "strong bold", naming=naming)
     return tuple(fmt.fit([(" " * MARGIN, "text"), *path, *facts], cells))
 
 
@@ -188,7 +180,7 @@ def _size(row: QueueRow | None, state: State) -> int | None:
 def order_words(state: State, adapter: str, *, newest: bool) -> str:
     """In which order a list is; another system has its own, if it has one at all."""
     if not has_feature(adapter, Feature.ORDER):
-        return f"as {safe_text(adapter, limit=40)} keeps them"
+        return f"in the order of {safe_text(adapter, limit=40)}"
     return "newest first" if newest else _OLDEST.get(state, "oldest first")
 
 
@@ -199,5 +191,5 @@ def range_words(part: ListPart, first: int, shown: int, of: int | None) -> str:
     if part.exact:
         beyond = f", the first {part.reach:,} are listed" if part.reach < part.total else ""
         return f"{rows} of {part.total:,}{beyond}"
-    scanned = f"{part.scanned:,} of ~{of:,} looked at" if of else f"{part.scanned:,} looked at"
+    scanned = f"{part.scanned:,} of ~{of:,} scanned" if of else f"{part.scanned:,} scanned"
     return f"{rows} of ≥ {part.total:,}, {scanned}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import section
+from qdeck_console.presenters.line_parts import section
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
@@ -18,14 +18,24 @@ _NAME: Final = 11
 
 
 def no_queues_lines(
-    cells: int, height: int, *, server: str, keys: int | None, looked_for: Sequence[tuple[str, str]], contexts: int
+    cells: int,
+    height: int,
+    *,
+    server: str,
+    keys: int | None,
+    looked_for: Sequence[tuple[str, str]],
+    contexts: int,
+    unread: Sequence[str] = (),
 ) -> list[Line]:
     """A block in the upper middle: what is so, what was looked for, what now."""
     room = max(20, min(WIDEST, cells - 4))
     blank: list[Line] = [()] if height >= 24 else []
     lines: list[Line] = [
-        (("No queues here yet", "strong bold"),),
-        ((cut_end(_found(server, keys), room), "muted"),),
+        (("No queues", "strong bold"),),
+        *(
+            [((cut_end(safe_text(text, limit=200), room), "warn"),) for text in unread]
+            or [((cut_end(_found(server, keys), room), "muted"),)]
+        ),
         *blank,
         section("looked for", "", "muted", room, indent=0),
     ]
@@ -40,7 +50,7 @@ def no_queues_lines(
         lines.append(tuple(fmt.fit([*left, (more, "muted")] if room >= 70 else left, room)))
     lines += [
         *blank,
-        ((cut_end("Looking never writes. A queue that appears shows up here by itself.", room), "faint"),),
+        ((cut_end("Reading changes nothing. New queues appear here automatically.", room), "faint"),),
     ]
     above = max(0, (height - len(lines)) // 3) if height >= 24 else 0
     lead = " " * max(4, (cells - room) // 2 if cells > 100 else 4)
@@ -61,8 +71,8 @@ def _ways(contexts: int) -> list[tuple[str, str, str]]:
     others = f"{contexts} in qdeck.toml" if contexts else "name others in qdeck.toml"
     return [
         ("qdeck enqueue QUEUE TASK", "a first job", "or from your application"),
-        ("qdeck demo", "see it lively", "a server of its own, with work"),
-        ("o", "look elsewhere", others),
+        ("qdeck demo", "see a demo", "a demo server with jobs"),
+        ("o", "use another server", others),
         ("[adapters.lists]", "name your lists", "in qdeck.toml, if queues are lists"),
-        ("8", "check this server", "version, rights, memory, disk"),
+        ("8", "check this server", "version, permissions, memory, disk"),
     ]

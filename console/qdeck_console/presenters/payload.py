@@ -1,4 +1,4 @@
-"""What a job was given, in one line: whole names and values only, so that nothing is read wrongly."""
+"""The payload of a job in one line: whole names and values only, so that no value is misread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Columns = Sequence[tuple[str, int]]  # a name that all rows have at this place, 
 
 
 def shared_columns(jobs: Iterable[JobRecord]) -> Columns:
-    """The pairs with which all these rows begin: they stand below each other."""
+    """Return the pairs with which all these rows begin: they are aligned."""
     shared: list[tuple[str, int]] | None = None
     for job in jobs:
         if job.body is None:
@@ -40,7 +40,7 @@ def _shown(value: str) -> str:
 
 
 def payload_pieces(job: JobRecord, cells: int, aligned: Columns = ()) -> list[Piece]:
-    """The payload of a row in at most so many cells; a pair that does not fit is left out, the first one is cut."""
+    """Return the payload of a row in `cells`; a pair that does not fit is left out, the first one is cut."""
     if job.body is None:
         return [("…" if job.has_all_facts else fmt.NONE, "ghost")]  # not read yet, or none is kept
     out: list[Piece] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import PURGE_RULES, Limits, Takes, purge_verb
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section, sentence
+from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, columns, queue_path, section, sentence
 from qdeck_console.text import cut_end, safe_text, width, wrap
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line, Piece
 
 _BECOMES: Final = {
-    "bury": "to the dead letters", "cancel": "cancelled", "requeue": "back to ready", "discard": "removed",
+    "bury": "to the dead letters", "cancel": "cancelled", "requeue": "ready again", "discard": "removed",
 }  # fmt: skip
 _VERBS: Final = {
     "bury": ("→ dead letters", "muted"),
@@ -80,7 +80,7 @@ def verb_of(verb: str) -> Piece:
 
 
 def at_least(count: int, cells: int) -> str:
-    """Return a number that is not exact yet, in so many cells."""
+    """Return a number that is not exact yet, in at most `cells` cells."""
     full = f"≥ {count:,}"
     return full if len(full) <= cells else f"≥ {fmt.short_count(count)}"
 
@@ -231,17 +231,19 @@ def about_parts(
     rule = PURGE_RULES[row.rule]
     lines += [((" " + part, "text"),) for part in wrap(rule.about, cells - 2, most=4)]
     verb = verb_by_rule(row.rule, limits)
-    facts = [("becomes", _BECOMES.get(verb, "as its own system does it"))]
+    facts = [("then", _BECOMES.get(verb, "as its own system does"))]
     if rule.setting:
         facts.append(("setting", rule.setting))
+        sharing = [name for name, other in PURGE_RULES.items() if other.setting == rule.setting and other is not rule]
+        facts += [("", f"also of {name_of(name)}") for name in sharing]
     of_queues = rule.takes is Takes.QUEUES
-    facts.append(("undo", "24 h, up to 1 MiB of a queue" if of_queues else "24 h, puts it back as it was"))
+    facts.append(("undo", "24 h, up to 1 MiB of a queue" if of_queues else "24 h, restores entries as they were"))
     becomes: list[Line] = [((f" {label:<9}", "muted"), (words, "text")) for label, words in facts]
     never = ["running jobs with a live lease", "anything that changed after the dry run"]
     if of_queues:
-        never = ["queues that a reader waits on", "queues that are used again by then"]
+        never = ["queues with a waiting reader", "queues that were used again since"]
     elif verb not in ("cancel", "bury"):
-        never.insert(1, "jobs that still have to run")
+        never.insert(1, "jobs that have not run yet")
     kept = [section("never touched", "", "muted", cells), *(((" • ", "muted"), (words, "text")) for words in never)]
     now_only: list[Line] = []
     if changed:
@@ -249,10 +251,10 @@ def about_parts(
         for name, was, now in changed[:6]:
             now_only.append(((f" {name_of(name)}  ", "text"), (f"{was} → {now}", "warn")))
         if file:
-            saves: Line = ((" The file keeps what it has. ", "muted"), ("S", "accent bold"), (" saves it.", "muted"))
+            saves: Line = ((" qdeck.toml stays as it is. ", "muted"), ("S", "accent bold"), (" saves it.", "muted"))
             now_only.append(saves)
         else:
-            now_only.append(((" There is no qdeck.toml to save it in.", "muted"),))
+            now_only.append(((" No qdeck.toml to save it to.", "muted"),))
     return lines, becomes, kept, now_only
 
 
@@ -263,7 +265,7 @@ def within(parts: Sequence[Sequence[Line]], height: int, cells: int) -> list[Lin
         kept = [line for at, line in enumerate(kept) if line or not at]
     if len(kept) > height > 0:
         more = len(kept) - height + 1
-        kept = [*kept[: height - 1], tuple(fmt.fit([(f" {more} more lines ↓ in a higher window", "faint")], cells))]
+        kept = [*kept[: height - 1], tuple(fmt.fit([(f" {more} more lines ↓ enlarge the window", "faint")], cells))]
     return kept
 
 
@@ -273,7 +275,7 @@ def progress_lines(run: DryRun, cells: int) -> list[Line]:
     share = run.share
     head: list[Piece] = [(" dry run", "strong bold"), ("   writes nothing", "muted")]
     right: list[Piece] = [("esc", "accent bold"), (" cancel ", "muted")]
-    tail: list[Piece] = [(f"  {100 * share:.0f} %", "strong bold"), (f"   {run.scanned:,} looked at", "muted")]
+    tail: list[Piece] = [(f"  {100 * share:.0f} %", "strong bold"), (f"   {run.scanned:,} scanned", "muted")]
     if share > 0.05 and passed > 1:
         tail.append((f"   ~{fmt.span((passed / share - passed) * 1000)} left", "muted"))
     bar = max(10, min(60, cells - 2 - fmt.length(tail)))
@@ -329,7 +331,7 @@ def plan_lines(
         if cells >= 100
         else f"   {fmt.span(age)} old"
     )
-    good = f", good until {fmt.clock(plan.head.expires_ms)[:5]}" if left > 0 else ", expired"
+    good = f", valid until {fmt.clock(plan.head.expires_ms)[:5]}" if left > 0 else ", expired"
     head.append((when, "muted"))
     right: list[Piece] = [("a", "accent bold"), (" apply ", "muted")] if not why_not else [(f"∅ {why_not} ", "faint")]
     if done is not None:
@@ -460,7 +462,7 @@ def plan_head(cells: int) -> Line:
     return (*fmt.fit([(" " * LEAD + "rule, queue", "faint")], name), *after)
 
 
-def plan_row_line(row: PlanRow, cells: int, *, hide: Naming, at_cursor: bool) -> Line:
+def plan_row_line(row: PlanRow, cells: int, *, naming: Naming, at_cursor: bool) -> Line:
     """Return the line of a rule or of a queue of the plan."""
     words = sentence([verb_of(verb) for verb in row.verbs], gap=", ") if row.share is None or len(row.verbs) > 1 else []
     role = "strong bold" if row.share is None else "text"
@@ -483,7 +485,7 @@ def plan_row_line(row: PlanRow, cells: int, *, hide: Naming, at_cursor: bool) ->
             (over, "warn" if row.changed else "muted"),
         ]  # fmt: skip
     else:
-        path = queue_path(row.share.ref, name - 7, "strong bold" if at_cursor else "text", hide=hide)
+        path = queue_path(row.share.ref, name - 7, "strong bold" if at_cursor else "text", naming=naming)
         label = [("      ", "text"), *path]
     return (*fmt.fit(label, name), *after)
 

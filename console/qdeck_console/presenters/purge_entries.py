@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from qdeck.admin import PURGE_RULES, JobRecord, PlanEntry, Takes
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import Naming, queue_path, section
+from qdeck_console.presenters.line_parts import Naming, queue_path, section
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.purge import name_of
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Jobs: TypeAlias = Mapping[str, JobRecord | None]
 
 
-def sample_lines(share: Share, jobs: Jobs, threshold: str, cells: int, *, hide: Naming) -> list[Line]:
+def sample_lines(share: Share, jobs: Jobs, threshold: str, cells: int, *, naming: Naming) -> list[Line]:
     """Return the first entries of a queue of the plan, with the jobs that were read or why they are taken."""
     rule = share.rule
     shown = len(share.samples)
-    path = "".join(text for text, _ in queue_path(share.ref, 40, "strong", hide=hide))
+    path = "".join(text for text, _ in queue_path(share.ref, 40, "strong", naming=naming))
     right: list[Piece] = [(f" 1–{shown} of {share.count:,}   ", "muted"), ("enter", "accent bold"), (" all ", "muted")]
     words = f"{name_of(rule)}" + (f", over {threshold}" if threshold != fmt.NONE else "")
     head = section(path, words, "strong", cells - fmt.length(right) - 1)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Code
 from qdeck_console import format as fmt
-from qdeck_console.judging import JudgedQueue, Severity
 from qdeck_console.presenters.charts import area, sparkline
-from qdeck_console.presenters.parts import name_parts, pair, queue_path, section
-from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
-from qdeck_console.presenters.queues import Drawer, drains
+from qdeck_console.presenters.line_parts import name_parts, pair, queue_path, section
+from qdeck_console.presenters.queue_statistics import deaths, operations, payloads, times
+from qdeck_console.presenters.queues import QueueView, empty_in
+from qdeck_console.queue_findings import JudgedQueue, Severity
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ _CHART: Final = 7
 
 
 def detail(
-    entry: JudgedQueue, drawer: Drawer, cells: int, room: int | None = None, *, chart: int = _CHART
+    entry: JudgedQueue, view: QueueView, cells: int, room: int | None = None, *, chart: int = _CHART
 ) -> list[Line]:
-    """Everything known about a queue in so many cells. In a pane of `room` lines the chart shrinks, then what matters
-    least is left out, and the last line says what that is.
+    """Return everything known about a queue. In a pane of `room` lines the chart shrinks, then the least important
+    sections are left out, and the last line names them.
     """
-    row, seen, insight = entry.row, drawer.insight and drawer.insight.close_up, drawer.insight
-    head: list[Line] = [_title(entry, drawer, cells), _serving(entry)]
-    hidden = bool(drawer.hide.owner) and ":".join(name_parts(row.ref, hide=drawer.hide)) != row.name
-    if hidden or fmt.length(queue_path(row.ref, 400, "text", hide=drawer.hide)) > cells - 12:
+    row, seen, insight = entry.row, view.insight and view.insight.close_up, view.insight
+    head: list[Line] = [_title(entry, view, cells), _serving(entry)]
+    hidden = bool(view.naming.owner) and ":".join(name_parts(row.ref, naming=view.naming)) != row.name
+    if hidden or fmt.length(queue_path(row.ref, 400, "text", naming=view.naming)) > cells - 12:
         head += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
-    now_ms = drawer.picture.snapshot.at_ms if drawer.picture.snapshot else 0
-    settings = _settings(entry, cells)
+    now_ms = view.feed_state.snapshot.at_ms if view.feed_state.snapshot else 0
+    settings = _settings(entry, cells, now_ms)
     why = [section("why", "", "muted", cells, indent=0), *_why(entry, cells)] if entry.reasons else []
     states = _states(entry, cells) if room is None else _others(row, cells)
     size = payloads(seen, cells) if seen else []
@@ -52,11 +52,11 @@ def detail(
     ]
     parts = [part for part in parts if part[2]]
     if room is None:
-        drawn, rest = _chart(entry, drawer, cells, chart), [lines for _, _, lines in parts[1:]]
+        drawn, rest = _chart(entry, view, cells, chart), [lines for _, _, lines in parts[1:]]
         # Where only a part of it is seen at once, what is wrong comes before what it looks like.
         above = [why] if why and chart < _CHART else []
         return _joined([head, *above, drawn, *(lines for lines in rest if lines is not why or not above)])
-    return _fitting(parts, entry, drawer, cells, room)
+    return _fitting(parts, entry, view, cells, room)
 
 
 def _joined(parts: list[list[Line]]) -> list[Line]:
@@ -67,7 +67,7 @@ def _joined(parts: list[list[Line]]) -> list[Line]:
 
 
 def _fitting(
-    parts: list[tuple[int, str, list[Line]]], entry: JudgedQueue, drawer: Drawer, cells: int, room: int
+    parts: list[tuple[int, str, list[Line]]], entry: JudgedQueue, view: QueueView, cells: int, room: int
 ) -> list[Line]:
     """As much as fits: first the chart gives way down to three lines, then the least of the parts."""
     left: list[str] = []
@@ -79,19 +79,19 @@ def _fitting(
             break
         parts = [part for part in parts if part is not last]
         left.insert(0, last[1])
-    middle = [_chart(entry, drawer, cells, height)] if height >= 2 else []
+    middle = [_chart(entry, view, cells, height)] if height >= 2 else []
     lines = _joined([parts[0][2], *middle, *(lines for _, _, lines in parts[1:])])
-    words = f"no room for: {', '.join(left)}"
+    words = f"not shown: {', '.join(left)}"
     return [*lines[: room - 1], ((cut_end(words, cells), "faint"),)] if left else lines
 
 
-def _title(entry: JudgedQueue, drawer: Drawer, cells: int) -> Line:
-    word = "paused" if entry.row.paused else entry.severity.word
+def _title(entry: JudgedQueue, view: QueueView, cells: int) -> Line:
+    word = "paused" if entry.row.paused else entry.severity.label
     glyph = "║" if entry.row.paused else entry.glyph
     role = entry.severity.role if entry.severity is not Severity.FINE else "muted"
     state = f"{glyph} {word}"
     room = cells - len(state) - 1
-    name = queue_path(entry.row.ref, room, "strong bold", hide=drawer.hide)
+    name = queue_path(entry.row.ref, room, "strong bold", naming=view.naming)
     return (*fmt.fit(name, room), (" ", "text"), (state, f"{role} bold"))
 
 
@@ -115,8 +115,8 @@ _LEAST_SCALE: Final = 5.0
 _AROUND: Final = 5  # lines of the chart besides the area
 
 
-def _chart(entry: JudgedQueue, drawer: Drawer, cells: int, height: int) -> list[Line]:
-    row, history = entry.row, drawer.picture.history
+def _chart(entry: JudgedQueue, view: QueueView, cells: int, height: int) -> list[Line]:
+    row, history = entry.row, view.feed_state.history
     span = fmt.span(history.span_s * 1000)
     net = None if row.in_per_s is None or row.out_per_s is None else row.in_per_s - row.out_per_s
     change: list[Piece] = []
@@ -124,8 +124,8 @@ def _chart(entry: JudgedQueue, drawer: Drawer, cells: int, height: int) -> list[
         change = [(f"  {net:+.1f}/s", entry.worst(Code.FILLING).role)]
     head = pair("", [(fmt.count(row.ready), "strong bold"), *change], cells - 22)
     lines: list[Line] = [(("ready", "muted"), (f"  last {span}".ljust(17), "faint"), *head)]
-    lines += area(history.ready(row.ref, cells - 6), height, limit=drawer.limit, least=_LEAST_SCALE)
-    lines.append(_times(drawer, history.span_s, cells))
+    lines += area(history.ready(row.ref, cells - 6), height, limit=view.limit, least=_LEAST_SCALE)
+    lines.append(_times(view, history.span_s, cells))
     lines.append(_BLANK)
     for label, series, rate in (
         ("in", history.filled(row.ref, 20), row.in_per_s),
@@ -138,9 +138,9 @@ def _chart(entry: JudgedQueue, drawer: Drawer, cells: int, height: int) -> list[
     return lines
 
 
-def _times(drawer: Drawer, span_s: float, cells: int) -> Line:
+def _times(view: QueueView, span_s: float, cells: int) -> Line:
     """What is below a chart: when it begins, its middle, and now; of minutes only, how long ago it begins."""
-    snapshot, room = drawer.picture.snapshot, cells - 6
+    snapshot, room = view.feed_state.snapshot, cells - 6
     if snapshot is None or span_s < 600 or room < 24:
         start = f"-{fmt.span(span_s * 1000)}"
         return ((" " * 5 + start, "faint"), *fmt.fit([("now", "faint")], room - len(start), right=True))
@@ -167,24 +167,24 @@ def _states(entry: JudgedQueue, cells: int) -> list[Line]:
         oldest = [("≥ ", "muted"), *oldest]
     lines = [
         pair("ready", fmt.cell(fmt.count(row.ready)), cells),
-        pair("  oldest waits", oldest, cells),
-        pair("  drains in", drains(entry), cells),
+        pair("  oldest waiting", oldest, cells),
+        pair("  empty in", empty_in(entry), cells),
         pair("delayed", fmt.cell(fmt.count(row.delayed)), cells),
-        pair("blocked by other jobs", fmt.cell(fmt.count(row.blocked)), cells),
+        pair("blocked", fmt.cell(fmt.count(row.blocked)), cells),
         pair("running", fmt.cell(fmt.count(row.running)), cells),
         pair("  stuck", fmt.cell(fmt.count(row.stuck), entry.role(Code.STUCK)), cells),
         pair("dead letters", fmt.cell(fmt.count(row.dead), entry.role(Code.DEAD)), cells),
-        pair("done, kept", fmt.cell(fmt.count(row.done)), cells),
+        pair("done", fmt.cell(fmt.count(row.done)), cells),
     ]
     if row.cancelled:
-        lines.append(pair("cancelled, kept", fmt.cell(fmt.count(row.cancelled)), cells))
+        lines.append(pair("cancelled", fmt.cell(fmt.count(row.cancelled)), cells))
     return lines
 
 
 def _others(row: QueueRow, cells: int) -> list[Line]:
     """What its row in the list does not tell."""
     told = [
-        ("blocked by other jobs", row.blocked), ("done, kept", row.done), ("cancelled, kept", row.cancelled),
+        ("blocked", row.blocked), ("done", row.done), ("cancelled", row.cancelled),
     ]  # fmt: skip
     return [pair(label, fmt.cell(fmt.count(count)), cells) for label, count in told if count]
 
@@ -192,9 +192,9 @@ def _others(row: QueueRow, cells: int) -> list[Line]:
 _TOTAL_WORDS: Final = {
     "enqueued": "enqueued",
     "done": "done",
-    "failed": "failed runs",
+    "failed": "failed attempts",
     "retried": "retries",
-    "crashed": "crashed runs",
+    "crashed": "crashed attempts",
     "dead": "died",
     "expired": "expired",
     "dropped_dead": "dead letters dropped",
@@ -208,15 +208,18 @@ def _totals(row: QueueRow, cells: int) -> list[Line]:
         for name, words in _TOTAL_WORDS.items()
         if row.totals.get(name) or (name in {"enqueued", "done"} and row.totals)
     ]
-    return [section("since it was made", "", "muted", cells, indent=0), *lines] if lines else []
+    return [section("since creation", "", "muted", cells, indent=0), *lines] if lines else []
 
 
-def _settings(entry: JudgedQueue, cells: int) -> list[Line]:
+def _settings(entry: JudgedQueue, cells: int, now_ms: int) -> list[Line]:
     row, lines = entry.row, []
     if row.paused:
         lines.append(pair("paused", [("no job is claimed", entry.worst(Code.PAUSED).role)], cells))
+    if row.pause is not None and (row.pause.who or row.pause.reason):
+        ago = "" if row.pause.at_ms is None else fmt.span(max(0, now_ms - row.pause.at_ms))
+        lines += [((f"  {part}", "text"),) for part in wrap(safe_text(row.pause.words(ago)), cells - 2, most=4)]
     if row.limit is not None:
-        lines.append(pair("running at most", fmt.cell(fmt.count(row.limit)), cells))
+        lines.append(pair("running limit", fmt.cell(fmt.count(row.limit)), cells))
     if row.rate is not None:
-        lines.append(pair("starts at most", [(f"{row.rate[0]:,} in {fmt.span(row.rate[1])}", "text")], cells))
+        lines.append(pair("rate limit", [(f"{row.rate[0]:,} per {fmt.span(row.rate[1])}", "text")], cells))
     return lines

@@ -3,179 +3,153 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from qdeck.admin import Code, State
 from qdeck_console import format as fmt
-from qdeck_console.arranging import QueueGroup, Sort
-from qdeck_console.judging import JudgedQueue, Severity
 from qdeck_console.presenters.charts import sparkline
-from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section
+from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, queue_path
+from qdeck_console.presenters.table import REST, Column, Table, TableCell
+from qdeck_console.queue_findings import JudgedQueue, Severity
+from qdeck_console.queue_order import Sort
 from qdeck_console.text import safe_text, width
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from qdeck.admin import QueueRef, QueueRow, Totals
-    from qdeck_console.feed import Picture
+    from qdeck_console.feed import FeedState
     from qdeck_console.format import Line, Piece
     from qdeck_console.history import Flow
-    from qdeck_console.insight import Insight
+    from qdeck_console.selected_queue import Insight
+
+
+QueueColumn: TypeAlias = "Column[JudgedQueue, QueueView]"
+NO_MATCH: Final[Line] = (
+    ("    ", "text"), ("no queue matches; queues are filtered by name only; ", "muted"), ("esc", "accent bold"),
+    (" clears the filter", "muted"),
+)  # fmt: skip
+_LONGEST_S: Final = 9 * 86400  # until it is empty; a rate says no more than that
+_DROPS: Final = ("adapter", "delayed", "running", "empty in", "in/s", "out/s", "stuck")
+_SORTED_BY: Final = {
+    Sort.NAME: "queue", Sort.READY: "ready", Sort.DEAD: "dead", Sort.OLDEST: "oldest", Sort.RATE: "in/s",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class QueueColumn:
-    """A column: its head, its width, whether it is a number."""
+class QueueView:
+    """What the rows and the detail of queues are drawn with."""
 
-    head: str
-    width: int
-    right: bool = True
+    feed_state: FeedState
+    naming: Naming
+    reasons_shown: bool
+    before: Mapping[QueueRef, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
+    adapters: int = 1  # systems that the queues of the list are of
+    insight: Insight | None = None  # of the queue whose detail is drawn
+    limit: int | None = None  # ready jobs from which a queue is worth a look
 
+    @property
+    def table(self) -> Table[JudgedQueue, QueueView]:
+        """The columns."""
+        return _table(self.adapters > 1, _span_label(self.feed_state.history.span_s))
 
-NO_MATCH: Final[Line] = (("    ", "text"), ("no queue has that in its name; ", "muted"), ("esc", "accent bold"),
-                         (" clears the filter", "muted"))  # fmt: skip
-_SPARK: Final = "history"
-_ALL: Final[Mapping[str, QueueColumn]] = {
-    "adapter": QueueColumn("adapter", 9, right=False),
-    "ready": QueueColumn("ready", 7),
-    "delayed": QueueColumn("delayed", 8),
-    "run": QueueColumn("run", 4),
-    "stuck": QueueColumn("stuck", 6),
-    "dead": QueueColumn("dead", 6),
-    "in": QueueColumn("in/s", 6),
-    "out": QueueColumn("out/s", 6),
-    "oldest": QueueColumn("oldest", 8),
-    "drains": QueueColumn("drains", 7),
-    _SPARK: QueueColumn("", 10),
-}
-_DROPPED: Final = (_SPARK, "adapter", "delayed", "run", "drains", "in", "out", "stuck")
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The columns that fit a width, and what is left for the name."""
-
-    columns: Mapping[str, QueueColumn]
-    name: int
-    cells: int
-    names_adapter: bool = False  # without a column for it, the name carries its adapter while it fits
-
-    @classmethod
-    def of(cls, cells: int, *, adapters: int, span_s: float) -> Grid:
-        """Drops columns until the name has room. One adapter only: the total line names it."""
-        keep = dict(_ALL)
-        keep[_SPARK] = QueueColumn(_span_label(span_s), 10, right=False)
-        if adapters < 2:
-            del keep["adapter"]
-        wanted = 30 if cells < 100 else 20
-        for drop in (None, *_DROPPED):
-            keep.pop(drop or "", None)
-            name = cells - LEAD - MARGIN - sum(column.width + 1 for column in keep.values())
-            if name >= wanted:
-                break
-        if cells < 100 and "stuck" in keep:
-            keep["stuck"] = QueueColumn("stuck", 5)
-            name += 1
-        return cls(keep, name, cells, adapters > 1 and "adapter" not in keep)
-
-    def width_of(self, key: str) -> int:
-        """Cells of a column; none of one that is not shown."""
-        column = self.columns.get(key)
-        return column.width if column is not None else 0
+    def lines(self, entry: JudgedQueue, cells: int, *, at_cursor: bool) -> list[Line]:
+        """Return the one or two lines of a queue."""
+        first = self.table.line(entry, cells, self, at_cursor=at_cursor)
+        if not (self.reasons_shown and entry.reasons):
+            return [first]
+        room = cells - LEAD - MARGIN
+        return [first, ((" " * LEAD, "text"), *fmt.fit(reason_pieces(entry, room), room))]
 
 
 def _span_label(span_s: float) -> str:
     return f"{span_s / 60:.0f} min" if span_s >= 55 else f"{span_s:.0f} s"
 
 
-def head_line(grid: Grid, sort: Sort) -> Line:
-    """The heads of the columns; the one that the list is sorted by stands out."""
-    by = {Sort.NAME: "queue", Sort.READY: "ready", Sort.DEAD: "dead", Sort.OLDEST: "oldest", Sort.RATE: "in"}.get(sort)
-    line: list[Piece] = [(" " * LEAD, "text"), *fmt.fit([("queue", _head_role(by == "queue"))], grid.name)]
-    line += columns(
-        [
-            ([(" " if key == _SPARK else "", "text"), (column.head, _head_role(key == by))], column.width, column.right)
-            for key, column in grid.columns.items()
-        ]
-    )
-    return tuple(line)
+def _count(head: str, cells: int, name: str, looks: Callable[[JudgedQueue, QueueView], str]) -> QueueColumn:
+    """Return a column with one of the counts of a queue."""
+
+    def value(entry: JudgedQueue, cell: TableCell[QueueView]) -> list[Piece]:
+        return fmt.cell(fmt.count(getattr(entry.row, name), cell.width), looks(entry, cell.view))
+
+    return Column(head, cells, value, right=True)
 
 
-def _head_role(sorted_by: bool) -> str:
-    return "strong under" if sorted_by else "faint"
+def _news(name: str, role: str = "text") -> Callable[[JudgedQueue, QueueView], str]:
+    """Return the role of a count: a change stands out until the next refresh."""
+
+    def looks(entry: JudgedQueue, view: QueueView) -> str:
+        before = view.before.get(entry.row.ref, entry.row)
+        return role if getattr(entry.row, name) == getattr(before, name) else "strong"
+
+    return looks
 
 
-@dataclass(frozen=True, slots=True)
-class Drawer:
-    """Draws rows for one picture: what they have in common, looked up once."""
-
-    picture: Picture
-    hide: Naming
-    reasons_shown: bool
-    before: Mapping[QueueRef, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
-    insight: Insight | None = None  # of the queue whose detail is drawn
-    limit: int | None = None  # ready jobs from which a queue is worth a look
-
-    def lines(self, entry: JudgedQueue, grid: Grid, *, at_cursor: bool) -> list[Line]:
-        """The one or two lines of a queue."""
-        first = self._numbers(entry, grid, at_cursor=at_cursor)
-        if not (self.reasons_shown and entry.reasons):
-            return [first]
-        room = grid.cells - LEAD - MARGIN
-        return [first, ((" " * LEAD, "text"), *fmt.fit(reason_pieces(entry, room), room))]
-
-    def _numbers(self, entry: JudgedQueue, grid: Grid, *, at_cursor: bool) -> Line:
-        troubled = entry.severity is not Severity.FINE
-        role = "strong bold" if at_cursor or troubled else "text"
-        name = queue_path(entry.row.ref, grid.name, role, hide=self.hide)
-        adapter = safe_text(entry.row.adapter, limit=40)
-        left = grid.name - fmt.length(name) - width(adapter)
-        if grid.names_adapter and left > 1:
-            name += [(" " * left, "text"), (adapter, "faint")]
-        line: list[Piece] = [("  ", "text"), (entry.glyph, entry.severity.role if troubled else "muted"), (" ", "text")]
-        line += fmt.fit(name, grid.name)
-        values = self._values(entry, grid)
-        line += columns([(values[key], column.width, column.right) for key, column in grid.columns.items()])
-        return tuple(line)
-
-    def _values(self, entry: JudgedQueue, grid: Grid) -> dict[str, list[Piece]]:
-        row, severity, wide = entry.row, entry.severity, grid.width_of
-        calm = severity is Severity.FINE
-        before = self.before.get(row.ref, row)  # what changed since the last picture stands out until the next one
-        dead_role = entry.role(Code.DEAD, _news(row.dead, before.dead))
-        ready_role = _news(row.ready, before.ready) if calm else "strong bold"
-        stuck_role = f"{entry.worst(Code.STUCK).role} bold"
-        values = {
-            "adapter": [(safe_text(row.adapter, limit=40), "faint")],
-            "ready": fmt.cell(fmt.count(row.ready, wide("ready")), ready_role),
-            "delayed": fmt.cell(fmt.count(row.delayed, wide("delayed")), _news(row.delayed, before.delayed, "muted")),
-            "run": fmt.cell(fmt.count(row.running, wide("run")), _news(row.running, before.running)),
-            "stuck": fmt.cell(fmt.count(row.stuck, wide("stuck")), stuck_role),
-            "dead": fmt.cell(fmt.count(row.dead, wide("dead")), dead_role),
-            "in": fmt.cell(fmt.rate(row.in_per_s, wide("in"))),
-            "out": fmt.cell(fmt.rate(row.out_per_s, wide("out"))),
-            "oldest": _oldest(entry),
-            "drains": drains(entry),
-        }
-        if _SPARK in grid.columns:
-            series = self.picture.history.ready(row.ref, 9)
-            known = [value for value in series if value is not None]
-            if sum(known) < len(known):  # hardly anything waits there: what flows through tells more than a flat line
-                flow = self.picture.history.drained(row.ref, 9)
-                series = flow if any(value is not None for value in flow) else series
-            role, last = ("ghost", "muted") if calm else (severity.role, None)
-            values[_SPARK] = [(" ", "text"), *sparkline(series, role, last_role=last)]
-        return values
+def _ready_role(entry: JudgedQueue, view: QueueView) -> str:
+    return _news("ready")(entry, view) if entry.severity is Severity.FINE else "strong bold"
 
 
-def _news(value: int | None, before: int | None, role: str = "text") -> str:
-    """The role of a number that may have changed."""
-    return role if value == before else "strong"
+def _name(entry: JudgedQueue, cell: TableCell[QueueView]) -> list[Piece]:
+    """Return the name; where there is no column for it, it carries its adapter while it fits."""
+    view = cell.view
+    role = "strong bold" if cell.at_cursor or entry.severity is not Severity.FINE else "text"
+    name = queue_path(entry.row.ref, cell.width, role, naming=view.naming)
+    adapter = safe_text(entry.row.adapter, limit=40)
+    left = cell.width - fmt.length(name) - width(adapter)
+    if view.adapters > 1 and left > 1 and not view.table.has("adapter", cell.room):
+        name += [(" " * left, "text"), (adapter, "faint")]
+    return name
+
+
+def _past(entry: JudgedQueue, cell: TableCell[QueueView]) -> list[Piece]:
+    history, row = cell.view.feed_state.history, entry.row
+    series = history.ready(row.ref, cell.width)
+    known = [value for value in series if value is not None]
+    if sum(known) < len(known):  # hardly anything waits there: what flows through tells more than a flat line
+        flow = history.drained(row.ref, cell.width)
+        series = flow if any(value is not None for value in flow) else series
+    role, last = ("ghost", "muted") if entry.severity is Severity.FINE else (entry.severity.role, None)
+    return sparkline(series, role, last_role=last)
+
+
+@lru_cache(maxsize=8)
+def _table(has_adapters: bool, span: str) -> Table[JudgedQueue, QueueView]:
+    """Return the columns; with one adapter only, the total names it."""
+    return Table(
+        Column("queue", REST, _name),
+        Column("adapter", 9 * has_adapters, lambda e, _: [(safe_text(e.row.adapter, limit=40), "faint")]),
+        _count("ready", 7, "ready", _ready_role),
+        _count("delayed", 8, "delayed", _news("delayed", "muted")),
+        _count("running", 7, "running", _news("running")),
+        Column(
+            "stuck", lambda room: 5 if room < 100 else 6,
+            lambda e, c: fmt.cell(fmt.count(e.row.stuck, c.width), f"{e.worst(Code.STUCK).role} bold"), right=True,
+        ),
+        _count("dead", 6, "dead", lambda e, view: e.role(Code.DEAD, _news("dead")(e, view))),
+        Column("in/s", 6, lambda e, c: fmt.cell(fmt.rate(e.row.in_per_s, c.width)), right=True),
+        Column("out/s", 6, lambda e, c: fmt.cell(fmt.rate(e.row.out_per_s, c.width)), right=True),
+        Column("oldest", 8, lambda e, _: _oldest(e), right=True),
+        Column("empty in", 8, lambda e, _: empty_in(e), right=True),
+        Column(span, 10, _past, lead=1),
+        sign=_sign,
+        least=lambda room: 30 if room < 100 else 20,
+        drops=(span, *_DROPS),
+    )  # fmt: skip
+
+
+def _sign(entry: JudgedQueue, _: QueueView) -> Piece:
+    return entry.glyph, "muted" if entry.severity is Severity.FINE else entry.severity.role
+
+
+def head_line(view: QueueView, cells: int, sort: Sort) -> Line:
+    """Return the heads of the columns."""
+    return view.table.head(cells, _SORTED_BY.get(sort, ""))
 
 
 def reason_pieces(entry: JudgedQueue, cells: int) -> list[Piece]:
-    """The reasons of a queue, worst first, as many as fit; how many more there are is told."""
+    """Return the reasons of a queue, worst first, as many as fit, and how many more there are."""
     out: list[Piece] = []
     for at, (severity, text, _) in enumerate(entry.reasons):
         piece = (safe_text(text, limit=300), severity.role)
@@ -212,63 +186,51 @@ def _oldest(entry: JudgedQueue) -> list[Piece]:
     return since if entry.row.oldest_exact else [("≥", "muted"), *since]
 
 
-def drains(entry: JudgedQueue) -> list[Piece]:
+def empty_in(entry: JudgedQueue) -> list[Piece]:
     """How long until the queue is empty at the present rates."""
     row = entry.row
     if row.paused:
         return [("paused", "muted")]
     if not row.ready:
         return [(fmt.ZERO, "ghost")]
+    if row.workers == 0:
+        return [(fmt.NONE, "ghost")]  # its rates are of workers that have ended since
     if row.in_per_s is None or row.out_per_s is None or (row.in_per_s < 0.05 and row.out_per_s < 0.05):
         return [(fmt.NONE, "ghost")]
     net = row.out_per_s - row.in_per_s
     if net <= 0.02:
-        return [("never", "text" if entry.severity is Severity.FINE else entry.severity.role)]
+        return [("growing" if net < -0.02 else "steady", entry.role(Code.FILLING))]
     seconds = row.ready / net
-    if seconds > 9 * 86400:
-        return [("never", "text")]
+    if seconds > _LONGEST_S:
+        return [("> 9d", "text")]
     if seconds >= 600:
         text = fmt.span(seconds * 1000).split(" ")[0]
         return [(text[:-1], "text"), (text[-1], "muted")]
     return fmt.span_pieces(seconds * 1000)
 
 
-def section_line(group: QueueGroup, grid: Grid) -> Line:
-    """The head of a group."""
-    return section(group.severity.label, "", group.severity.role, grid.cells, count=group.count)
-
-
-def total_line(grid: Grid, totals: Totals, flow: Flow, words: str) -> Line:
-    """The sums, under their columns."""
-    wide = grid.width_of
+def total_line(view: QueueView, cells: int, totals: Totals, flow: Flow, words: str) -> Line:
+    """Return the sums, under their columns."""
     sums = {
-        "ready": fmt.count(totals.ready, wide("ready")),
-        "delayed": fmt.count(totals.delayed, wide("delayed")),
-        "run": fmt.count(totals.running, wide("run")),
-        "stuck": fmt.count(totals.stuck, wide("stuck")),
-        "dead": fmt.count(totals.dead, wide("dead")),
-        "in": fmt.rate(flow[0], wide("in")),
-        "out": fmt.rate(flow[1], wide("out")),
-    }
-    line: list[Piece] = [(" " * LEAD, "text"), *fmt.fit([(words, "muted")], grid.name)]
-    line += columns(
-        [
-            (
-                fmt.cell(sums[key], "text" if key in {"in", "out"} else "strong bold") if key in sums else (),
-                c.width,
-                c.right,
-            )
-            for key, c in grid.columns.items()
-        ]
-    )
-    return tuple(line)
+        "ready": totals.ready, "delayed": totals.delayed, "running": totals.running, "stuck": totals.stuck,
+        "dead": totals.dead,
+    }  # fmt: skip
+
+    def value(head: str, room: int) -> Sequence[Piece]:
+        if head == "queue":
+            return [(words, "muted")]
+        if head in sums:
+            return fmt.cell(fmt.count(sums[head], room), "strong bold")
+        return fmt.cell(fmt.rate(flow[head == "out/s"], room)) if head in ("in/s", "out/s") else ()
+
+    return view.table.totals(cells, value)
 
 
-def totals_of(entries: Sequence[JudgedQueue]) -> Totals:
-    """Sums over the entries that are shown."""
+def totals_of(rows: Sequence[QueueRow]) -> Totals:
+    """Return sums over queues."""
     from qdeck.admin import Totals
 
     def total(name: str) -> int:
-        return sum(getattr(entry.row, name) or 0 for entry in entries)
+        return sum(getattr(row, name) or 0 for row in rows)
 
     return Totals(**{name: total(name) for name in ("ready", "delayed", "blocked", "running", "stuck", "dead")})

@@ -1,4 +1,4 @@
-"""A redrive as it goes: how many jobs were retried, the outcomes of the last of them, and why it stopped."""
+"""The page of a redrive: how many jobs were retried, the outcomes of the last of them, and why it stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import ENOUGH, TOO_MANY, Outcomes, StopCode
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import Naming, queue_path, section
+from qdeck_console.presenters.line_parts import Naming, queue_path, section
 from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _OUTCOMES: Final = (
     ("done", "✓", "done", "ok"),
     ("dead_again", "✗", "dead again", "bad"),
-    ("failed_again", "✗", "failed, tries left", "bad"),
+    ("failed_again", "✗", "failed, will retry", "bad"),
     ("running", "▸", "running", "accent"),
     ("waiting", "◦", "waiting", "muted"),
     ("cancelled", "∅", "cancelled", "muted"),
-    ("gone", "–", "ended, not kept", "muted"),
-    ("unknown", "?", "outcome not told", "muted"),
+    ("gone", "–", "no longer stored", "muted"),
+    ("unknown", "?", "unknown", "muted"),
 )
 WATCHING: Final = "watching the sample"
 _MOST_EVENTS: Final = 12
@@ -46,7 +46,7 @@ class Drive:
     skipped: int = 0
     outcomes: Outcomes = field(default_factory=Outcomes)
     watched: int = 0
-    told: str = ""  # how much other systems tell of it
+    told: str = ""  # which outcomes other systems report
     result: BatchResult | None = None
     sampled: Sequence[JobOutcome] = ()
     error: str = ""
@@ -55,23 +55,23 @@ class Drive:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more goes back."""
+        """Whether no more jobs are retried."""
         return self.over_at is not None
 
     @property
     def phase(self) -> str:
-        """What goes on."""
+        """The phase: sample, rest or over."""
         if self.is_over:
             return "over"
         return "sample" if self.done <= self.sample else "rest"
 
     def tell(self, sign: str, role: str, words: str) -> None:
-        """Notes something that happened."""
+        """Note an event."""
         self.events.append((time.time_ns() // 1_000_000, sign, role, words))
 
 
 def state(drive: Drive) -> Piece:
-    """What it is doing, in a word."""
+    """Return the state in a word."""
     if not drive.is_over:
         return (f"▸ {WATCHING}" if drive.phase == "sample" else "▸ retrying", "accent")
     if drive.error:
@@ -82,12 +82,12 @@ def state(drive: Drive) -> Piece:
     return ("✓ all retried", "ok")
 
 
-def redrive_lines(drive: Drive, cells: int, *, hide: Naming, beside: bool = False) -> list[Line]:
-    """All of it; with `beside`, what is around it stands in a pane of its own."""
+def redrive_lines(drive: Drive, cells: int, *, naming: Naming, beside: bool = False) -> list[Line]:
+    """Return the page; with `beside`, the sample and the events are in a pane of their own."""
     plan, word = drive.plan, state(drive)
     queues = [plan.label(queue) for queue in plan.by_queue]
     place = (
-        queue_path(queues[0], max(8, cells - width(word[0]) - 22), "strong bold", hide=hide)
+        queue_path(queues[0], max(8, cells - width(word[0]) - 22), "strong bold", naming=naming)
         if len(queues) == 1
         else [(f"{len(queues):,} queues", "strong bold")]
     )
@@ -107,11 +107,10 @@ def redrive_lines(drive: Drive, cells: int, *, hide: Naming, beside: bool = Fals
 
 
 def around(drive: Drive, cells: int) -> list[Line]:
-    """The sample job by job, and what happened: beside the sums where there is room, else below them."""
+    """Return the sample job by job, and the events: beside the sums where there is room, else below them."""
     lines = sample_lines(drive, cells)
-    lines += [(), section("what happened", "", "muted", cells, indent=0)] if lines else [
-        section("what happened", "", "muted", cells, indent=0)
-    ]  # fmt: skip
+    lines += [()] if lines else []
+    lines.append(section("events", "", "muted", cells, indent=0))
     for at_ms, sign, role, words in drive.events[-_MOST_EVENTS:]:
         when = fmt.clock(at_ms)
         parts = wrap(safe_text(words, limit=200), max(10, cells - len(when) - 4), most=3)
@@ -124,7 +123,7 @@ def around(drive: Drive, cells: int) -> list[Line]:
 
 
 def sample_lines(drive: Drive, cells: int) -> list[Line]:
-    """The outcome of each job of the sample, and what it died of."""
+    """Return the outcome of each job of the sample, and its error."""
     if not drive.sampled:
         return []
     shown = drive.sampled[:MOST_SAMPLED]
@@ -133,7 +132,7 @@ def sample_lines(drive: Drive, cells: int) -> list[Line]:
     looks = {name: (sign, text, role) for name, sign, text, role in _OUTCOMES}
     wide = min(20, max(12, cells // 2 - 2))
     for one in shown:
-        sign, word, role = looks.get(one.outcome or "", ("·", "not sent yet", "faint"))
+        sign, word, role = looks.get(one.outcome or "", ("·", "not retried yet", "faint"))
         told = f"{one.error}: {one.message}" if one.message else one.error
         name = cut_id(one.id, wide)
         line: list[Piece] = [(f"{sign} ", role), *fmt.fit([(name, "text")], wide), ("  ", "text"), (word, role)]
@@ -196,11 +195,11 @@ def _why(drive: Drive, cells: int) -> list[Line]:
             (("▲ " if at == 0 else "  ", "warn"), (part, "text"))
             for at, part in enumerate(wrap(safe_text(result.stopped.text, limit=300), cells - 2, most=3))
         ]
-        told = f"{left:,} stay dead letters" if left else "all had been retried by then"
-        words = f"  {told}" + ("; u undoes those that still wait" if result.undoable and drive.outcomes.waiting else "")
+        told = f"{left:,} remain dead letters" if left else "all were retried"
+        words = f"  {told}" + ("; u undoes waiting jobs" if result.undoable and drive.outcomes.waiting else "")
         return [*lines, ((words, "muted"),)]
     if drive.is_over:
-        return [(("u", "accent bold"), (" undoes what did not run yet, within 24 h", "muted"))]
+        return [(("u", "accent bold"), (" undoes jobs that have not run, for 24 h", "muted"))]
     percent = round(TOO_MANY * 100)
-    words = f"It stops by itself when {percent} % of those that ended died again, {ENOUGH} at least; esc stops it now."
+    words = f"Stops when {percent} % of the ended jobs, at least {ENOUGH}, are dead again. esc stops it now."
     return [((part, "muted"),) for part in wrap(words, cells, most=2)]

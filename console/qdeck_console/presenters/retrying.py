@@ -1,17 +1,27 @@
-"""What a retry of an entry of another system does: its adapter says it, for nothing of our own rules holds there."""
+"""What a verb does to a job of another system, in the words of its adapter."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from qdeck.admin import Act, make_adapter
+from qdeck.admin import Act, State, make_adapter
 
 
 @cache
-def retry_abroad(adapter: str) -> str:
-    """In the words of its adapter, as they go on after `a retry would`."""
+def retry_words(adapter: str) -> str:
+    """Return what a retry does, or why there is none."""
     made = make_adapter(adapter)
     capability = made.capabilities().get(Act.RETRY)
     if capability is None or not capability.can:
-        return f"do nothing: {made.why_not(Act.RETRY)}."
-    return f"put it back: {capability.note}." if capability.note else f"put it back as {adapter} does."
+        return f"Cannot be retried: {made.why_not(Act.RETRY)}."
+    note = capability.note or f"retried as {adapter} does"
+    return f"{note[:1].upper()}{note[1:]}."
+
+
+@cache
+def verb_words(adapter: str, verb: Act, state: State) -> str:
+    """Return what a verb does to a job in a state, or why it is not possible."""
+    made = make_adapter(adapter)
+    if why := made.why_not(verb, state):
+        return f"not possible: {why}"
+    return made.capabilities()[verb].note or f"as {adapter} does"

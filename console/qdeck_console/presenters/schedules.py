@@ -1,4 +1,4 @@
-"""Cron rules as rows: when they come next, how the last turn ended, and what is wrong with them."""
+"""Cron rules as rows: when they come next, how the last run ended, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qdeck.admin import NATIVE, QueueRef, ScheduleRow, read_payload
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import LEAD, Naming, name_parts, pair, queue_path, section
+from qdeck_console.presenters.line_parts import LEAD, Naming, name_parts, pair, queue_path, section
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
 
@@ -26,14 +26,14 @@ def state(row: ScheduleRow) -> tuple[str, str, str]:
     if not row.enabled:
         return "║", "warn", "paused"
     if row.late_s is not None:
-        return "▲", "warn", f"{fmt.span(row.late_s * 1000)} late: no worker and no agent makes its jobs"
+        return "▲", "warn", f"{fmt.span(row.late_s * 1000)} late: no worker or agent runs it"
     if row.last_outcome == "dead":
         return "✗", "bad", "its last job is a dead letter"
     return "•", "muted", ""
 
 
 def _outcome(row: ScheduleRow) -> list[Piece]:
-    """How its last turn ended: the sign in its colour, and the word."""
+    """How its last run ended: the sign in its colour, and the word."""
     if not row.last_outcome:
         return [(fmt.NONE, "ghost")]
     glyph, role = _OUTCOMES.get(row.last_outcome, ("•", "muted"))
@@ -41,7 +41,7 @@ def _outcome(row: ScheduleRow) -> list[Piece]:
 
 
 def _span(ms: int | None, role: str) -> list[Piece]:
-    """A time until or since; that there is none is no zero."""
+    """Return a time until or since; a dash for none, because none is not zero."""
     return [(fmt.NONE, "ghost")] if ms is None else fmt.span_pieces(max(0, ms), role)
 
 
@@ -62,7 +62,7 @@ class SchedulesView(NamedTuple):
     """What all rows have in common: the server's clock, and the start of names that all queues share."""
 
     now_ms: int
-    hide: Naming
+    naming: Naming
 
 
 def _plain(row: ScheduleRow) -> str:
@@ -83,7 +83,7 @@ def _last(row: ScheduleRow, cell: TableCell[SchedulesView]) -> list[Piece]:
 
 def _queue(row: ScheduleRow, cell: TableCell[SchedulesView]) -> list[Piece]:
     return (
-        queue_path(QueueRef(NATIVE, row.queue), cell.width, "muted", hide=cell.view.hide)
+        queue_path(QueueRef(NATIVE, row.queue), cell.width, "muted", naming=cell.view.naming)
         if row.queue
         else [(fmt.NONE, "ghost")]
     )
@@ -102,7 +102,7 @@ TABLE: Final = Table[ScheduleRow, SchedulesView](
     ),
     Column("cron", 17, lambda row, cell: [(cut_end(safe_text(row.cron, limit=80), cell.width), _plain(row))], lead=1),
     Column("queue", 24, _queue),
-    Column("made", 8, lambda row, _: fmt.cell(fmt.count(row.jobs_made), _plain(row)), right=True),
+    Column("jobs", 8, lambda row, _: fmt.cell(fmt.count(row.jobs_made), _plain(row)), right=True),
     sign=lambda row, _: state(row)[:2],
     most=60,
 )
@@ -115,29 +115,29 @@ def lines(row: ScheduleRow, cells: int, view: SchedulesView, *, at_cursor: bool)
     return [first, ((" " * LEAD, "text"), (cut_end(safe_text(why, limit=200), cells - 6), role))] if why else [first]
 
 
-def side(row: ScheduleRow, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
+def side(row: ScheduleRow, cells: int, *, now_ms: int, naming: Naming) -> list[Line]:
     """All about one schedule."""
     glyph, role, why = state(row)
     word = f"{glyph} {_word(row)}"
     found: list[Line] = [
         (*fmt.fit([(cut_middle(safe_text(row.name, limit=200), cells - 12), "strong bold")], cells - len(word)),
          (word, f"{role} bold")),
-        tuple(queue_path(QueueRef(NATIVE, row.queue), cells, "muted", hide=hide)) if row.queue else (),
+        tuple(queue_path(QueueRef(NATIVE, row.queue), cells, "muted", naming=naming)) if row.queue else (),
         (),
     ]  # fmt: skip
     found += [((part, role),) for part in wrap(safe_text(why, limit=300), cells, most=4)] if why else []
-    found += [(), section("turns", "", "muted", cells, indent=0)]
+    found += [(), section("runs", "", "muted", cells, indent=0)]
     facts: list[tuple[str, str]] = [
-        ("cron", row.cron), ("time zone", row.tz), ("missed turns", _POLICY.get(row.policy, row.policy)),
-        ("next", _at(row.next_ms, now_ms, ahead=True)), ("last turn", _at(row.last_ms, now_ms)),
-        ("its outcome", row.last_outcome or fmt.NONE), ("missed", f"{row.missed_runs:,}"),
-        ("made", f"{row.jobs_made:,}"),
+        ("cron", row.cron), ("time zone", row.tz), ("missed runs", _POLICY.get(row.policy, row.policy)),
+        ("next", _at(row.next_ms, now_ms, ahead=True)), ("last run", _at(row.last_ms, now_ms)),
+        ("outcome", row.last_outcome or fmt.NONE), ("missed", f"{row.missed_runs:,}"),
+        ("jobs", f"{row.jobs_made:,}"),
     ]  # fmt: skip
     found += [
         pair(label, [(cut_end(safe_text(text, limit=120), cells - len(label) - 2), "text")], cells)
         for label, text in facts
     ]
-    found += [(), section("its job", "", "muted", cells, indent=0)]
+    found += [(), section("job", "", "muted", cells, indent=0)]
     found.append(pair("task", [(cut_end(safe_text(row.task, limit=120), cells - 8), "text")], cells))
     if row.priority is not None:
         found.append(pair("priority", [(str(row.priority), "text")], cells))
@@ -153,7 +153,7 @@ def side(row: ScheduleRow, cells: int, *, now_ms: int, hide: Naming) -> list[Lin
     return found
 
 
-_POLICY: Final = {"skip": "are left out", "once": "are made up for once", "all": "are all made up for"}
+_POLICY: Final = {"skip": "skip them", "once": "run once", "all": "run all of them"}
 
 
 def _at(at_ms: int | None, now_ms: int, *, ahead: bool = False) -> str:
@@ -170,6 +170,6 @@ def _call(value: Any) -> str:
     return str(value)
 
 
-def short(row: ScheduleRow, *, hide: Naming) -> str:
+def short(row: ScheduleRow, *, naming: Naming) -> str:
     """Its queue in words."""
-    return " ▸ ".join(name_parts(QueueRef(NATIVE, row.queue), hide=hide))
+    return " ▸ ".join(name_parts(QueueRef(NATIVE, row.queue), naming=naming))

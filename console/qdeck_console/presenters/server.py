@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from qdeck.admin import Code
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import area, thin_bar
 from qdeck_console.presenters.frame import role_of
-from qdeck_console.presenters.parts import pair, section
+from qdeck_console.presenters.line_parts import pair, section
 from qdeck_console.text import cut_end, safe_text
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshCost:
-    """What looking costs the server: commands and bytes a second, and how long the last picture took."""
+    """The load of this console on the server: commands and bytes per second, and the time of the last refresh."""
 
     commands: float
     sent_bytes: float
@@ -76,32 +77,32 @@ def facts_of(
     here_ms: int,
     tasks: Sequence[AgentTask] | None = None,
 ) -> list[Fact]:
-    """What the list of checks tells of the server besides the rules."""
+    """Return the facts about the server that are not checks."""
     found = [*_copies(snapshot, vitals), *_clients(snapshot, vitals), *_slow_fact(snapshot, vitals)]
     if tasks is not None:
         found.insert(0, _agents(snapshot, tasks))
     if trips.p99_ms is not None:
-        found.append(Fact(name="round trip", value=f"{trips.p99_ms:,.1f} ms", detail="p99, as seen from here"))
+        found.append(Fact(name="round trip", value=f"{trips.p99_ms:,.1f} ms", detail="p99, measured here"))
     if snapshot.local_clock:
-        found.append(Fact(name="clock", known=False, detail="TIME is not allowed: ages are by this machine's clock"))
+        found.append(Fact(name="clock", known=False, detail="TIME is not allowed: ages use this machine's clock"))
     elif here_ms:
         apart = abs(here_ms - snapshot.at_ms)
-        took_ms = round(1000 * cost.took_s) if cost is not None else 0
-        words = "together" if apart <= max(1000, took_ms) else fmt.span(apart)
-        found.append(Fact(name="clock, server and here", value=words, detail="ages are by the server's clock"))
+        within_s = max(1, math.ceil(cost.took_s)) if cost is not None else 1
+        words = f"within {within_s} s" if apart <= 1000 * within_s else f"{fmt.span(apart)} apart"
+        found.append(Fact(name="clock, server and here", value=words, detail="ages use the server's clock"))
     if cost is not None:
         share = _share(snapshot, cost)
-        detail = "" if share is None else f"{share} of what the server does"
-        found.append(Fact(name="qdeck's own cost", value=f"{cost.commands:,.0f} cmd/s", detail=detail))
+        detail = "" if share is None else f"{share} of the server's commands"
+        found.append(Fact(name="qdeck's own cost", value=f"{cost.commands:,.0f}/s", detail=detail))
     return found
 
 
 def _agents(snapshot: Snapshot, tasks: Sequence[AgentTask]) -> Fact:
-    """Whether anybody looks after the queues beside their workers, and who did last."""
+    """Return whether an agent maintains the queues, and which one ran last."""
     ran = [task for task in tasks if task.ended_ms is not None or task.started_ms is not None]
     last = max(ran, key=_moment_of, default=None)
     if last is None:
-        return Fact(name="agents", value="none", detail="no qdeck agent has looked after it")
+        return Fact(name="agents", value="none", detail="no qdeck agent has run")
     ago = fmt.span(max(0, snapshot.at_ms - _moment_of(last)))
     return Fact(name="agents", value=f"{ago} ago", detail=f"{last.name} by {safe_text(last.holder, limit=60)}")
 
@@ -122,7 +123,7 @@ def _copies(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
     facts: Mapping[str, str] = vitals.facts if vitals is not None else {}
     if facts.get("master_link_status"):
         gap = vitals.number("master_last_io_seconds_ago") if vitals is not None else None
-        detail = f"last heard of {gap} s ago" if gap is not None and gap >= 0 else ""
+        detail = f"last contact {gap} s ago" if gap is not None and gap >= 0 else ""
         return [Fact(name="link to its master", value=facts["master_link_status"], detail=detail)]
     count = vitals.number("connected_slaves") if vitals is not None else None
     if count is None or snapshot.server.role != "master":
@@ -130,7 +131,7 @@ def _copies(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
     lags = [part.removeprefix("lag=") for name, value in facts.items() if name.startswith("slave")
             for part in value.split(",") if part.startswith("lag=")]  # fmt: skip
     worst = max((int(lag) for lag in lags if lag.isdigit()), default=None)
-    detail = "no other server has a copy" if not count else "" if worst is None else f"lag {worst} s"
+    detail = "no replica" if not count else "" if worst is None else f"lag {worst} s"
     return [Fact(name="replication", value=_replicas(count) if count else "none", detail=detail)]
 
 
@@ -143,8 +144,8 @@ def _clients(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
         return []
     most = vitals.number("maxclients") if vitals is not None else None
     blocked = vitals.number("blocked_clients") if vitals is not None else None
-    detail = f"{blocked:,} of them wait{'s' * (blocked == 1)} for work" if blocked else ""
-    limit = f"of {most:,}" if most is not None else ""
+    detail = f"{blocked:,} blocked" if blocked else ""
+    limit = f"at most {most:,}" if most is not None else ""
     return [Fact(name="clients", value=f"{snapshot.server.clients:,}", limit=limit, detail=detail)]
 
 
@@ -155,9 +156,11 @@ def _slow_fact(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
         return [Fact(name="slow commands", known=False, detail="SLOWLOG is not allowed")]
     late = [slow for slow in vitals.slow if snapshot.at_ms - slow.at_ms <= HOUR_MS]
     more = len(late) == len(vitals.slow) and (vitals.slow_count or 0) > len(late)
-    value = f"{'≥ ' * more}{len(late)} /h"
+    value = f"{'≥ ' * more}{len(late)}"
     longest = max(late, key=lambda slow: slow.took_us, default=None)
-    detail = "" if longest is None else f"longest {_took(longest)}, {safe_text(' '.join(longest.words[:1]), limit=40)}"
+    detail = "in the last hour"
+    if longest is not None:
+        detail += f"; longest {_took(longest)}, {safe_text(' '.join(longest.words[:1]), limit=40)}"
     return [Fact(name="slow commands", value=value, detail=detail)]
 
 
@@ -168,7 +171,7 @@ def _took(slow: SlowCommand) -> str:
 def server_lines(
     snapshot: Snapshot, vitals: ServerStats | None, seen: Sequence[float | None], cost: RefreshCost | None, cells: int
 ) -> list[Line]:
-    """The server in numbers: memory, facts, commands a second, slow commands, and what looking costs it."""
+    """Return the server in numbers: memory, facts, commands per second, slow commands, and the load of this console."""
     server = snapshot.server
     address = cut_end(safe_text(server.address.partition("://")[2] or server.address, limit=200), max(10, cells - 8))
     gap = " " * max(2, cells - 6 - len(address))
@@ -182,15 +185,15 @@ def server_lines(
     lines += [(), *_slow(snapshot, vitals, cells), (), section("qdeck here", "", "muted", cells, indent=0)]
     if cost is not None:
         share = _share(snapshot, cost)
-        told = f"{cost.commands:,.0f} cmd/s" + (f", {share}" if share else "")
-        lines.append(pair("asks", [(told, "text")], cells))
-        lines.append(pair("sends", [*fmt.size(round(cost.sent_bytes)), ("/s", "muted")], cells))
-        lines.append(pair("last picture took", [(f"{cost.took_s * 1000:,.1f} ms", "text")], cells))
+        told = f"{cost.commands:,.0f}/s" + (f", {share}" if share else "")
+        lines.append(pair("commands", [(told, "text")], cells))
+        lines.append(pair("sent", [*fmt.size(round(cost.sent_bytes)), ("/s", "muted")], cells))
+        lines.append(pair("last refresh", [(f"{cost.took_s * 1000:,.1f} ms", "text")], cells))
     return lines
 
 
 def _commands(now: int, seen: Sequence[float | None], cells: int) -> list[Line]:
-    """Commands a second as long as this console has looked; no agent keeps them."""
+    """Return commands per second since this console started."""
     room = cells - 5
     values = list(seen)
     if len(values) > room:
@@ -198,7 +201,7 @@ def _commands(now: int, seen: Sequence[float | None], cells: int) -> list[Line]:
         parts = [values[int(at * per) : max(int(at * per) + 1, int((at + 1) * per))] for at in range(room)]
         values = [_mean(part) for part in parts]
     number = f"{now:,}"
-    head = section("commands/s", f"last {len(seen):,} looks", "muted", cells - len(number) - 1, indent=0)
+    head = section("commands/s", f"last {len(seen):,} refreshes", "muted", cells - len(number) - 1, indent=0)
     return [(*head, (" ", "text"), (number, "strong bold")), *area(values, 3)]
 
 
@@ -256,7 +259,7 @@ def _facts(snapshot: Snapshot, vitals: ServerStats | None) -> list[tuple[str, st
         found.append(("hit rate", f"{100 * hits / (hits + misses):.1f} %"))
     evicted = vitals.number("evicted_keys") if vitals else None
     if evicted is not None:
-        found.append(("thrown away", f"{evicted:,} keys"))
+        found.append(("evicted keys", f"{evicted:,}"))
     if "instantaneous_output_kbps" in facts:
         found.append(("network", f"{_per_s(facts, 'input')} in, {_per_s(facts, 'output')} out"))
     return found
@@ -293,4 +296,4 @@ def _slow(snapshot: Snapshot, vitals: ServerStats | None, cells: int) -> list[Li
         words = cut_end(safe_text(" ".join(entry.words), limit=200), room)
         tail = [(took, "text"), (f"  {when}", "muted")]
         lines.append((*fmt.fit([(words, "text")], cells - fmt.length(tail) - 1), (" ", "text"), *tail))
-    return lines if len(lines) > 1 else [*lines, (("none was noted", "faint"),)]
+    return lines if len(lines) > 1 else [*lines, (("none", "faint"),)]

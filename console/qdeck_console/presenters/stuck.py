@@ -1,4 +1,4 @@
-"""Stuck jobs by why they are stuck: running past their lease or their time limit, with the owner and its heartbeat."""
+"""Stuck jobs by why they are stuck: running past their lease or their time limit, with the worker and its heartbeat."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import State, StuckCode, detail_of
+from qdeck.admin import Act, State, Stuck, StuckCode, detail_of
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, timeline_lines, title_lines
-from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, name_parts, pair, queue_path, section
+from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, columns, name_parts, pair, queue_path, section
+from qdeck_console.presenters.retrying import verb_words
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck.admin import Entry, JobDetail, QueueRef, Spread, StuckJob, WorkerRow
+    from qdeck_console.departed_jobs import GoneJob
     from qdeck_console.format import Line, Piece
-    from qdeck_console.leaving import Left
 
 MOST = 60  # stuck jobs of a queue that are shown
 
@@ -35,24 +36,25 @@ class Why(IntEnum):
     @property
     def label(self) -> str:
         """The head of the group."""
-        return ("owner gone", "lease ran out", "over its time limit", "no lease", "in other adapters")[self]
+        return "in other adapters" if self is Why.THEIRS else Stuck(code=_CODES[self]).text
 
     @property
     def note(self) -> str:
         """What that means."""
         return (
             "the worker that holds it stopped sending heartbeats",
-            "its worker is known, and does not renew the lease",
+            "its worker is registered and does not renew the lease",
             "still running, longer than its task allows",
             "its lease is missing or cannot be read",
-            "by the rules of their own systems; whether a worker lives is not known",
+            "by the rules of their own systems; their workers are unknown",
         )[self]
 
 
-_WHY: Final = {
-    StuckCode.OWNER_GONE: Why.OWNER_GONE, StuckCode.LEASE_EXPIRED: Why.LEASE_OUT,
-    StuckCode.OVER_LIMIT: Why.OVER_LIMIT, StuckCode.NO_LEASE: Why.NO_LEASE,
+_CODES: Final = {
+    Why.OWNER_GONE: StuckCode.OWNER_GONE, Why.LEASE_OUT: StuckCode.LEASE_EXPIRED,
+    Why.OVER_LIMIT: StuckCode.OVER_LIMIT, Why.NO_LEASE: StuckCode.NO_LEASE,
 }  # fmt: skip
+_WHY: Final = {code: why for why, code in _CODES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ class StuckJobs:
     total: int = 0
     usual: Mapping[QueueRef, Spread | None] = field(default_factory=lambda: MappingProxyType({}))
     served: Mapping[QueueRef, int | None] = field(default_factory=lambda: MappingProxyType({}))
-    gone: Left | None = None  # what was under the cursor, and is not stuck any more
+    gone: GoneJob | None = None  # what was under the cursor, and is not stuck any more
     all_read: bool = True  # whether `jobs` are all that match
     unread: int = 0  # queues that could not be read
 
@@ -94,7 +96,7 @@ class StuckJobs:
 def theirs(entry: Entry) -> StuckRow:
     """An entry of another adapter that does not move."""
     age_ms = round((entry.age_s or 0) * 1000)
-    reason = "" if entry.stuck is None else entry.stuck.words(fmt.span_s)
+    reason = "" if entry.stuck is None else entry.stuck.text
     return StuckRow(
         job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, since_ms=entry.since_ms, owner=None, reason=reason
     )
@@ -132,7 +134,7 @@ class _StuckGrid:
         """Heartbeat and lease need room. The lease goes first: where it ran out, `for` says since when."""
         beat, lease = (15 if cells >= 100 else 0), (15 if cells >= 110 else 0)
         job = 20 if cells >= 78 else 18
-        rest = cells - LEAD - MARGIN - job - 9 - 6 - sum(wide + 1 for wide in (beat, lease) if wide) - 2
+        rest = cells - LEAD - MARGIN - job - 9 - 9 - sum(wide + 1 for wide in (beat, lease) if wide) - 2
         queue = min(24, max(12, rest // 2))
         return cls(job, queue, max(8, rest - queue), beat, lease)
 
@@ -140,8 +142,8 @@ class _StuckGrid:
 def head_line(cells: int) -> Line:
     """The heads of the columns."""
     grid = _StuckGrid.of(cells)
-    heads = [("queue", grid.queue, False), ("for", 8, True), (" owner", grid.owner, False)]
-    heads += [("heartbeat", grid.beat, False), ("lease", grid.lease, False), ("tries", 5, True)]
+    heads = [("queue", grid.queue, False), ("for", 8, True), (" worker", grid.owner, False)]
+    heads += [("heartbeat", grid.beat, False), ("lease", grid.lease, False), ("attempts", 8, True)]
     return (
         (" " * LEAD, "text"),
         *fmt.fit([("job", "faint")], grid.job),
@@ -149,25 +151,25 @@ def head_line(cells: int) -> Line:
     )
 
 
-def entry_line(stuck: StuckRow, cells: int, *, hide: Naming, at_cursor: bool) -> Line:
+def entry_line(stuck: StuckRow, cells: int, *, naming: Naming, at_cursor: bool) -> Line:
     """One stuck job."""
     grid = _StuckGrid.of(cells)
     job, role = stuck.job, stuck.role
     parts: list[tuple[Sequence[Piece], int, bool]] = [
-        (queue_path(job.ref, grid.queue, "text", hide=hide), grid.queue, False),
+        (queue_path(job.ref, grid.queue, "text", naming=naming), grid.queue, False),
         (_span(stuck, role), 8, True),
         ([(f" {_owner(stuck, grid.owner - 1)}", "text")], grid.owner, False),
     ]
     parts += [(_heartbeat(stuck), grid.beat, False)] if grid.beat else []
     parts += [(_lease(stuck), grid.lease, False)] if grid.lease else []
-    tries = f"{job.attempts or 0}/{job.retries + 1}" if job.retries is not None else fmt_tries(job.attempts)
-    parts.append(([(tries, "muted")], 5, True))
+    attempts = f"{job.attempts or 0} of {job.retries + 1}" if job.retries is not None else _attempts(job.attempts)
+    parts.append(([(attempts, "muted")], 8, True))
     name = [(cut_id(job.id, grid.job), "strong bold" if at_cursor else "text")]
     glyph = _GLYPHS[stuck.role]
     return (("  ", "text"), (glyph, role), (" ", "text"), *fmt.fit(name, grid.job), *columns(parts))
 
 
-def left_line(row: Left, cells: int, now_ms: int) -> Line:
+def left_line(row: GoneJob, cells: int, now_ms: int) -> Line:
     """A job that is not stuck any more, while someone looks at it."""
     width = _StuckGrid.of(cells).job
     name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
@@ -196,11 +198,11 @@ def note_line(why: Why, members: Sequence[StuckRow], cells: int) -> Line:
     [who] = owners if len(owners) == 1 else ["the worker"]
     name = cut_middle(safe_text(who, limit=80), 30)
     words = {
-        Why.OWNER_GONE: f"requeue is fenced: if {name} comes back, its results are refused",
-        Why.LEASE_OUT: f"{name} may still be at it: requeue is fenced, and its results are refused",
-        Why.OVER_LIMIT: "the worker is alive: cancel asks it to stop",
-        Why.NO_LEASE: "once its time is over, the next worker that sweeps takes it back",
-        Why.THEIRS: "r, b and c do what their own tools would",
+        Why.OWNER_GONE: f"after a requeue, late results of {name} are refused",
+        Why.LEASE_OUT: f"{name} may still run it: after a requeue, its results are refused",
+        Why.OVER_LIMIT: "the worker is alive: cancel requests it to stop",
+        Why.NO_LEASE: "after its time limit, the next worker requeues it",
+        Why.THEIRS: "which of r, b and c are possible depends on the queue system",
     }[why]
     return ((" " * LEAD, "text"), (cut_end(words, max(8, cells - LEAD - MARGIN)), "muted"))
 
@@ -210,16 +212,13 @@ def _span(stuck: StuckRow, role: str) -> Sequence[Piece]:
     return [("–", "ghost")] if unknown else fmt.span_pieces(stuck.for_ms, role)
 
 
-def fmt_tries(attempts: int | None) -> str:
-    """How often it ran, where nobody knows how often it may."""
+def _attempts(attempts: int | None) -> str:
+    """Return how often it ran, where the limit is unknown."""
     return "–" if attempts is None else str(attempts)
 
 
 def _owner(stuck: StuckRow, cells: int) -> str:
-    who = safe_text(stuck.job.worker or "nobody", limit=120)
-    if stuck.owner is not None and stuck.owner.host:
-        who = safe_text(f"pid {stuck.owner.pid} on {stuck.owner.host}", limit=120)
-    return cut_middle(who, cells)
+    return cut_middle(safe_text(stuck.job.worker or "unknown", limit=120), cells)
 
 
 def _heartbeat(stuck: StuckRow) -> list[Piece]:
@@ -231,7 +230,7 @@ def _heartbeat(stuck: StuckRow) -> list[Piece]:
     if owner.heartbeat_s is None:
         return [("no heartbeat", "muted")]
     age = fmt.span(owner.heartbeat_s * 1000)
-    return [(f"alive, {age} ago", "ok")] if owner.alive else [(f"gone {age}", "bad")]
+    return [(f"alive, {age} ago", "ok")] if owner.alive else [(f"lost, {age} ago", "bad")]
 
 
 def why_lines(stuck: StuckRow, served: int | None, cells: int) -> list[Line]:
@@ -240,26 +239,29 @@ def why_lines(stuck: StuckRow, served: int | None, cells: int) -> list[Line]:
     told: list[tuple[str, str, str, str]] = []
     glyph = _GLYPHS[stuck.role]
     if stuck.why is Why.THEIRS:
-        told.append((glyph, stuck.role, "it does not move", stuck.reason))
+        told.append((glyph, stuck.role, "it makes no progress", stuck.reason))
     if stuck.why is Why.OWNER_GONE:
-        seen = (
-            f"last heartbeat {fmt.span((owner.heartbeat_s or 0) * 1000)} ago"
-            if owner
-            else "it is not registered any more"
-        )
-        told.append((glyph, stuck.role, "its owner is gone", f"{job.worker or 'unknown'}: {seen}"))
+        seen = f"last heartbeat {fmt.span((owner.heartbeat_s or 0) * 1000)} ago" if owner else "no longer registered"
+        told.append((glyph, stuck.role, "its worker is lost", f"{job.worker or 'unknown'}: {seen}"))
     if stuck.has_expired:
         granted = f"granted {fmt.clock(job.claimed_ms)}, not renewed" if job.claimed_ms else "not renewed"
-        told.append((glyph, stuck.role, "its lease has run out", f"{fmt.span(stuck.for_ms)} ago; {granted}"))
+        told.append((glyph, stuck.role, "its lease expired", f"{fmt.span(stuck.for_ms)} ago; {granted}"))
     if stuck.why is Why.OVER_LIMIT:
         limit = fmt.span(job.time_limit_ms or 0)
         told.append(
-            (glyph, stuck.role, "it runs longer than it may", f"limit {limit}, {fmt.span(stuck.for_ms)} over it")
+            (glyph, stuck.role, "it exceeds its time limit", f"limit {limit}, {fmt.span(stuck.for_ms)} over it")
         )
     if stuck.why is Why.NO_LEASE:
         told.append((glyph, stuck.role, "it has no lease", stuck.why.note))
     if served == 0:
-        told.append(("▲", "warn", "nobody sweeps this queue", "no live worker serves it, so nothing is taken back"))
+        told.append(
+            (
+                "▲",
+                "warn",
+                "no worker maintains this queue",
+                "no live worker serves it, so expired jobs are not requeued",
+            )
+        )
     lines: list[Line] = []
     for glyph, role, head, detail in told:
         lines.append(((f"{glyph} ", role), (head, "text")))
@@ -267,12 +269,12 @@ def why_lines(stuck: StuckRow, served: int | None, cells: int) -> list[Line]:
     return lines
 
 
-def side(stuck: StuckRow, seen: StuckJobs, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
+def side(stuck: StuckRow, seen: StuckJobs, cells: int, *, now_ms: int, naming: Naming) -> list[Line]:
     """A stuck job: why, how long is usual, what happened to it, and what a requeue would do."""
     job = stuck.job
     glyph = _GLYPHS[stuck.role]
     lines = [
-        *title_lines(job, cells, hide=hide, state=(f"{glyph} stuck", stuck.role)),
+        *title_lines(job, cells, naming=naming, state=(f"{glyph} stuck", stuck.role)),
         (),
         section("why", "", "muted", cells, indent=0),
         *why_lines(stuck, seen.served.get(job.ref), cells),
@@ -281,34 +283,47 @@ def side(stuck: StuckRow, seen: StuckJobs, cells: int, *, now_ms: int, hide: Nam
         lines += [(), *_usual(stuck, seen, cells, now_ms)]
     lines += [(), section("timeline", "", "muted", cells, indent=0), *timeline_lines(job, cells, most=8)]
     if stuck.has_expired and stuck.since_ms is not None:
-        lines.append(((fmt.clock(stuck.since_ms), "muted"), ("  ▲ ", "warn"), ("lease ran out", "text")))
-    if stuck.why is not Why.THEIRS:
-        lines += [(), section("requeue would", "", "muted", cells, indent=0), *_would(stuck, cells, hide)]
+        lines.append(((fmt.clock(stuck.since_ms), "muted"), ("  ▲ ", "warn"), ("lease expired", "text")))
+    if stuck.why is Why.THEIRS:
+        lines += [(), section("operations", "", "muted", cells, indent=0), *_operations(job, cells)]
+    else:
+        lines += [(), section("requeue would", "", "muted", cells, indent=0), *_would(stuck, cells, naming)]
     lines += [(), *failure_lines(job, cells), *payload_lines(job, cells, most=6)]
     return [*lines, section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
 
 
 def _usual(stuck: StuckRow, seen: StuckJobs, cells: int, now_ms: int) -> list[Line]:
-    """How long it runs, beside what is usual where it is kept; how long others ran alone nobody keeps."""
+    """Return how long it runs, beside the usual duration where that is kept."""
     job = stuck.job
-    lines = [section("how long is usual", "", "muted", cells, indent=0)]
+    lines = [section("usual duration", "", "muted", cells, indent=0)]
     if job.claimed_ms is not None:
-        lines.append(pair("this job runs for", fmt.span_pieces(now_ms - job.claimed_ms, stuck.role), cells))
+        lines.append(pair("this job", fmt.span_pieces(now_ms - job.claimed_ms, stuck.role), cells))
     spread = seen.usual.get(job.ref)
     if spread is not None:
-        lines.append(pair(f"{spread.sampled:,} done here took, p95", fmt.span_pieces(spread.p95_ms, fine=True), cells))
+        lines.append(pair(f"{spread.sampled:,} done jobs, p95", fmt.span_pieces(spread.p95_ms, fine=True), cells))
     elif job.ref in seen.usual:
-        lines.append(pair("done here", [("none is kept", "faint")], cells))
+        lines.append(pair("done jobs", [("none kept", "faint")], cells))
     limit = [("none", "faint")] if job.time_limit_ms is None else fmt.span_pieces(job.time_limit_ms)
-    return [*lines, pair("its limit", limit, cells)]
+    return [*lines, pair("limit", limit, cells)]
 
 
-def _would(stuck: StuckRow, cells: int, hide: Naming) -> list[Line]:
+def _operations(job: JobDetail, cells: int) -> list[Line]:
+    """Return what each key does to a job of another system, or why it is not possible."""
+    lines: list[Line] = []
+    for key, verb in (("r", Act.REQUEUE), ("b", Act.BURY), ("c", Act.CANCEL)):
+        parts = wrap(safe_text(verb_words(job.adapter, verb, State(job.state)), limit=300), cells - 3, most=3)
+        lines += [
+            ((key if at == 0 else " ", "accent"), ("  ", "text"), (part, "muted")) for at, part in enumerate(parts)
+        ]
+    return lines
+
+
+def _would(stuck: StuckRow, cells: int, naming: Naming) -> list[Line]:
     job = stuck.job
-    where = " ▸ ".join(name_parts(job.ref, hide=hide))
-    tries = f" with try {(job.attempts or 0) + 1} of {job.retries + 1} to come" if job.retries is not None else ""
+    where = " ▸ ".join(name_parts(job.ref, naming=naming))
+    tries = f", attempt {(job.attempts or 0) + 1} of {job.retries + 1} next" if job.retries is not None else ""
     who = safe_text(job.worker or "its worker", limit=80)
-    words = f"put it at its old place in {where}{tries}. Fenced: if {who} comes back, its result is refused."
+    words = f"return it to its place in {where}{tries}. A late result of {who} is refused."
     lines: list[Line] = [((part, "text"),) for part in wrap(words, cells, most=5)]
-    again = "It may have done a part of its work already: what it did is not taken back."
+    again = "It may have done part of its work already; that is not undone."
     return [*lines, *(((part, "muted"),) for part in wrap(again, cells, most=3))]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence  # noqa: TC003 - the types of fie
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns
+from qdeck_console.presenters.line_parts import LEAD, MARGIN, columns
 from qdeck_console.text import cut_id, cut_middle, safe_text
 
 if TYPE_CHECKING:
@@ -20,11 +20,14 @@ _NARROWEST: Final = 8
 
 
 class TableCell(NamedTuple, Generic[ViewT]):
-    """Where a value is drawn: how wide, whether the cursor is on its row, and what all rows have in common."""
+    """Where a value is drawn: its width, whether the cursor is on its row, what all rows have in common, and the width
+    of the table.
+    """
 
     width: int
     at_cursor: bool
     view: ViewT
+    room: int = 0
 
     def id(self, text: str) -> list[Piece]:
         """Return an id, cut in its middle; bold where the cursor is."""
@@ -46,7 +49,7 @@ class Column(Generic[RowT, ViewT]):
     lead: int = 0
 
     def cells(self, room: int) -> int:
-        """Return its width in a table of so many cells; 0 where it is not shown."""
+        """Return its width in a table of this width; 0 where it is not shown."""
         return self.width(room) if callable(self.width) else self.width
 
 
@@ -61,7 +64,7 @@ class Table(Generic[RowT, ViewT]):
         self,
         *found: Column[RowT, ViewT],
         sign: Callable[[RowT, ViewT], Piece] = _no_sign,
-        least: int = 18,
+        least: int | Callable[[int], int] = 18,
         most: int | None = None,
         drops: Sequence[str] | None = None,
     ) -> None:
@@ -71,7 +74,7 @@ class Table(Generic[RowT, ViewT]):
         self._laid: dict[int, list[tuple[Column[RowT, ViewT], int]]] = {}
 
     def laid(self, room: int) -> list[tuple[Column[RowT, ViewT], int]]:
-        """Return the columns that so many cells have room for, with their widths."""
+        """Return the columns that fit, with their widths."""
         if room not in self._laid:
             self._laid = {room: self._lay(room)}  # of the width of now: the next one is another terminal's
         return self._laid[room]
@@ -80,9 +83,10 @@ class Table(Generic[RowT, ViewT]):
         kept = [(column, width) for column in self._columns if (width := column.cells(room))]
         drops = [column.head for column, width in reversed(kept) if width != REST]
         drops = drops if self._drops is None else list(self._drops)
+        least = self._least(room) if callable(self._least) else self._least
         while True:
             left = room - LEAD - MARGIN - sum(width for _, width in kept if width != REST) - len(kept) + 1
-            if left >= self._least or not drops:
+            if left >= least or not drops:
                 break
             head = drops.pop(0)
             kept = [(column, width) for column, width in kept if column.head != head]
@@ -99,15 +103,21 @@ class Table(Generic[RowT, ViewT]):
         at = next((at for at, (column, _) in enumerate(laid) if column.head == head), 0)
         return LEAD + sum(width + 1 for _, width in laid[:at])
 
-    def head(self, room: int) -> Line:
-        """Return the heads of the columns."""
-        heads = [([(" " * c.lead + c.head, "faint")], width, c.right) for c, width in self.laid(room)]
+    def head(self, room: int, by: str = "") -> Line:
+        """Return the heads of the columns; the one that the rows are sorted by stands out."""
+        roles = {by: "strong under"} if by else {}
+        heads = [([(" " * c.lead + c.head, roles.get(c.head, "faint"))], w, c.right) for c, w in self.laid(room)]
         return ((" " * (LEAD - 1), "text"), *columns(heads))
+
+    def totals(self, room: int, values: Callable[[str, int], Sequence[Piece]]) -> Line:
+        """Return a line of values below the columns, each by the head and the width of its column."""
+        below = [(values(c.head, width), width, c.right) for c, width in self.laid(room)]
+        return ((" " * (LEAD - 1), "text"), *columns(below))
 
     def line(self, row: RowT, room: int, view: ViewT, *, at_cursor: bool) -> Line:
         """Return the line of a row."""
         values = []
         for c, width in self.laid(room):
-            value = c.value(row, TableCell(width - c.lead, at_cursor, view))
+            value = c.value(row, TableCell(width - c.lead, at_cursor, view, room))
             values.append(([(" " * c.lead, "text"), *value] if c.lead else value, width, c.right))
         return (("  ", "text"), self._sign(row, view), *columns(values))

@@ -27,8 +27,8 @@ TASKS: Final = Table[TaskRow, int](
     Column("queues", 7, lambda row, _: fmt.cell(fmt.count(row.queues)), right=True),
     Column("waits", 6, lambda row, cell: fmt.cell(fmt.count(row.waited_on, cell.width)), right=True),
     Column("expired", 7, lambda row, cell: fmt.cell(fmt.count(row.expired, cell.width), "warn bold"), right=True),
-    Column("ends in", 8, lambda row, cell: _left(row.expires_ms, cell.view), right=True),
-    Column("made", 8, lambda row, cell: fmt.span_pieces(max(0, cell.view - row.made_ms)), right=True),
+    Column("expires in", 8, lambda row, cell: _left(row.expires_ms, cell.view), right=True),
+    Column("created", 8, lambda row, cell: fmt.span_pieces(max(0, cell.view - row.made_ms)), right=True),
     Column("services", 26, _services),
     Column("tier", 12, lambda row, cell: [(cut_end(safe_text(row.tier, limit=40), cell.width), "muted")]),
     sign=lambda row, _: ("▲", "warn") if row.expired else ("▸", "accent") if row.waited_on else ("•", "muted"),
@@ -43,7 +43,7 @@ def _state(row: TemporaryQueue | Removal, cell: TableCell[int]) -> list[Piece]:
         return [("orphaned", "warn")]
     if row.is_expired(cell.view):
         return [("expired", "warn")]
-    return [("reader waits" if row.is_waited_on(cell.view) else "holds messages" if row.exists else "empty", "text")]
+    return [("reader waiting" if row.is_waited_on(cell.view) else "holds messages" if row.exists else "empty", "text")]
 
 
 def _bytes(row: TemporaryQueue | Removal, _: TableCell[int]) -> list[Piece]:
@@ -65,9 +65,9 @@ QUEUES: Final = Table[TemporaryQueue | Removal, int](
     Column("state", 14, _state),
     Column("bytes", 9, _bytes, right=True),
     Column("idle", 8, lambda row, _: fmt.span_pieces(None if row.idle_s is None else row.idle_s * 1000), right=True),
-    Column("ends in", 8, _ends, right=True),
+    Column("expires in", 8, _ends, right=True),
     sign=_sign,
     least=24,
     most=90,
 )
-"""Temporary queues, and lists that look like one and that nobody registered."""
+"""Temporary queues, and unregistered lists with the name of one."""

@@ -1,4 +1,4 @@
-"""A traceback to read: a line a frame, its code under it, libraries folded, the line that failed marked."""
+"""A traceback: a line for each frame, its code below it, libraries folded, the failing line marked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_NAMES: Final = 3
 
 @dataclass(slots=True)
 class _Part:
-    """A frame with its code; or, without a place, words between frames."""
+    """A frame with its code; or, without a place, text between frames."""
 
     place: tuple[str, str, str] | None
     code: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ def _parts(text: str) -> list[_Part]:
 
 
 def lines(text: str, cells: int, *, unfolded: bool, told: str = "") -> list[Keyed]:
-    """The traceback. `told` is the error as it is told elsewhere: that line is left out at the end."""
+    """Return the traceback, without its last line where that repeats the error `told` above it."""
     parts = _parts(text)
     frames = [part for part in parts if part.place is not None]
     if not frames:
@@ -61,7 +61,7 @@ def lines(text: str, cells: int, *, unfolded: bool, told: str = "") -> list[Keye
     folds = bool(own) and len(own) < len(frames)
     words = f"Traceback, {fmt.counted(len(frames), 'frame')}"
     if folds and not unfolded:
-        words += f", {len(frames) - len(own)} of libraries folded"
+        words += f", {fmt.counted(len(frames) - len(own), 'library frame')} folded"
     hint: list[Piece] = [("  enter", "accent bold"), (" folds" if unfolded else " unfolds", "muted")] if folds else []
     found: list[Keyed] = [("traceback", ((words, "muted"), *hint)), ("", ())]
     hidden: list[_Part] = []
@@ -118,7 +118,7 @@ def _frame(part: _Part, key: str, cells: int, *, failing: bool) -> list[Keyed]:
 
 
 def _words(part: _Part, at: int, cells: int) -> list[Keyed]:
-    """What stands between frames: the error, or how one error came of another."""
+    """Return the text between frames: the error, or how one error caused another."""
     rows = [row for row in part.code if row.strip() and row.strip() != _BEGIN]
     found: list[Keyed] = []
     for number, row in enumerate(rows):
@@ -132,7 +132,7 @@ def _words(part: _Part, at: int, cells: int) -> list[Keyed]:
 
 
 def _without_end(found: list[Keyed], told: str) -> list[Keyed]:
-    """Without the last words when they only repeat the error that stands above."""
+    """Return the lines without the last ones where they only repeat the error above."""
     last: list[str] = []
     at = len(found)
     while at and found[at - 1][0].count(".") == 2:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import NATIVE, QueueRef, WorkerRow
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import Naming, pair, queue_path, section
+from qdeck_console.presenters.line_parts import Naming, pair, queue_path, section
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
 
@@ -56,18 +56,23 @@ class Speeds:
         return (row.done + (row.failed or 0)) * 1000 / (row.heartbeat_ms - row.started_ms)
 
 
+def ended_words(rows: Sequence[WorkerRow]) -> list[str]:
+    """Return how many workers are lost, and how many stopped."""
+    stopped = sum(not row.alive and row.state == "stopped" for row in rows)
+    lost = sum(not row.alive for row in rows) - stopped
+    return [f"{count:,} {word}" for count, word in ((lost, "lost"), (stopped, "stopped")) if count]
+
+
 def host_line(host: str, rows: Sequence[WorkerRow], cells: int) -> Line:
     """The head of a host: how many workers, what runs there, and the memory they take."""
     alive = [row for row in rows if row.alive]
     running, room = sum(row.running or 0 for row in alive), sum(row.concurrency or 0 for row in alive)
     memory = sum(row.memory_bytes or 0 for row in alive)
-    gone = len(rows) - len(alive)
-    words = [f"{running:,} of {room:,} run"]
+    words = [f"{running:,} of {room:,} slots busy"]
     if memory:
         words.append("".join(text for text, _ in fmt.size(memory)))
-    if gone:
-        words.append(f"{gone:,} gone")
-    role = "bad" if not alive else "warn" if gone else "muted"
+    words += ended_words(rows)
+    role = "bad" if not alive else "warn" if len(alive) < len(rows) else "muted"
     label = cut_end(safe_text(host or "unknown host", limit=200), max(12, cells // 2))
     return section(label, "  ·  ".join(words), role, cells, count=len(alive))
 
@@ -75,8 +80,8 @@ def host_line(host: str, rows: Sequence[WorkerRow], cells: int) -> Line:
 def state_of(row: WorkerRow) -> tuple[str, str, str]:
     """Its sign, its role and its state in a word."""
     if not row.alive:
-        return ("✗", "bad", "gone") if row.state != "stopped" else ("∅", "muted", "stopped")
-    if row.requested:
+        return ("✗", "bad", "lost") if row.state != "stopped" else ("∅", "muted", "stopped")
+    if row.requested and (row.requested, row.state) not in (("quiet", "quiet"), ("stop", "stopping")):
         return "▲", "warn", f"requested: {row.requested}"
     if row.state in ("quiet", "stopping"):
         return "▲", "warn", row.state
@@ -84,7 +89,7 @@ def state_of(row: WorkerRow) -> tuple[str, str, str]:
 
 
 def _runs(row: WorkerRow) -> str:
-    """How many jobs it runs; of one that is gone nobody knows."""
+    """Return how many jobs it runs; a dash for a worker that is gone."""
     return fmt.NONE if not row.alive else "0" if row.running == 0 else fmt.count(row.running)
 
 
@@ -129,7 +134,7 @@ TABLE: Final = Table[WorkerRow, Speeds](
 )
 
 
-def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide: Naming) -> list[Line]:
+def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, naming: Naming) -> list[Line]:
     """All that a worker tells of itself."""
     glyph, role, word = state_of(row)
     state = f"{glyph} {safe_text(word, limit=30)}"
@@ -156,7 +161,7 @@ def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide:
     found += [(), section("queues", "", "muted", cells, indent=0, count=len(row.queues))]
     for queue, weight in list(row.queues.items())[:12]:
         value = [(f"×{weight}", "muted")] if weight != 1 else []
-        found.append((*fmt.fit(queue_path(QueueRef(NATIVE, queue), cells - 6, "text", hide=hide), cells - 5),
+        found.append((*fmt.fit(queue_path(QueueRef(NATIVE, queue), cells - 6, "text", naming=naming), cells - 5),
                       *fmt.fit(value, 5, right=True)))  # fmt: skip
     if len(row.queues) > 12:
         found.append(((f"{len(row.queues) - 12} more", "faint"),))
@@ -166,11 +171,11 @@ def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide:
 def running_head(row: WorkerRow, running: Running | None, cells: int) -> Line:
     """The head of what it runs at this moment; what one holds that is gone is stuck, or will be."""
     count = None if running is None else len(running.jobs)
-    note = "at least: not all of its queues' jobs were looked at" if running is not None and running.partial else ""
-    return section("runs now" if row.alive else "holds still", note, "muted", cells, indent=0, count=count)
+    note = "at least: not all jobs of its queues were read" if running is not None and running.partial else ""
+    return section("runs now" if row.alive else "still holds", note, "muted", cells, indent=0, count=count)
 
 
-def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: Naming) -> Line:
+def running_line(job: JobRecord, cells: int, *, now_ms: int, naming: Naming) -> Line:
     """One running job: its id, its task and queue, and for how long."""
     since = None if job.since_ms is None else max(0, now_ms - job.since_ms)
     wide = cells >= 70
@@ -183,5 +188,5 @@ def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: Naming) -> Li
     ]
     if wide:
         room = cells - fmt.length(line) - 12
-        line += [(" ", "text"), *fmt.fit(queue_path(job.ref, room, "muted", hide=hide), room)]
+        line += [(" ", "text"), *fmt.fit(queue_path(job.ref, room, "muted", naming=naming), room)]
     return (*line, *fmt.fit(fmt.span_pieces(since), max(8, cells - fmt.length(line)), right=True))

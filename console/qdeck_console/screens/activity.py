@@ -14,8 +14,8 @@ from qdeck_console.pace import Paces
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch as present_batch
 from qdeck_console.presenters.activity import Later
-from qdeck_console.presenters.parts import in_height, section
-from qdeck_console.screens.lists import ListScreen, ListSpec, PageScreen, ReadingScreen, RowGroup
+from qdeck_console.presenters.line_parts import in_height, section
+from qdeck_console.screens.lists import NOTHING_OPENS, ListScreen, ListSpec, PageScreen, ReadingScreen, RowGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,9 +70,11 @@ class LogReader:
         self._paces = Paces()
 
     async def read(self, reader: AsyncReader, in_sight: Sequence[Activity], now_ms: int) -> Log:
-        """Read the newest operations, and the outcomes of those in sight, the one that matters most first."""
+        """Read the newest operations, and the outcomes of the visible ones, the selected one first."""
         rows = await reader.recent_activity(MOST)
-        undone = {row.batch: row for row in rows if row.verb == "undo" and row.batch is not None}
+        undone = {
+            row.batch: row for row in reversed(rows) if row.verb == "undo" and row.outcome == "done" and row.batch
+        }
         closed: dict[str, int] = {}
         for row in rows:
             if row.verb == "read-only":
@@ -102,7 +104,7 @@ class LogReader:
             self._outcomes[batch] = found
             settled = not (found.pending or found.running)
         except UsageError:
-            self._outcomes[batch] = "of its jobs nothing is kept any more"
+            self._outcomes[batch] = "the outcomes of its jobs are no longer kept"
         except ServerUnreachable:
             raise
         except QdeckError as error:
@@ -129,19 +131,19 @@ class ReadingLog(ReadingScreen[Log]):
         return [self.operation] if self.operation is not None else []
 
     async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> Log:
-        """Read the log, and the outcomes of the batches in sight."""
+        """Read the log, and the outcomes of the visible batches."""
         return await self._reader.read(reader, self.in_sight(), self.now_ms)
 
     def later(self, row: Activity) -> Later:
         """Return what is known of an operation besides its line in the log."""
-        return (self.data or Log()).later(row, self.picture.snapshot)
+        return (self.data or Log()).later(row, self.feed_state.snapshot)
 
     def about(self, row: Activity, cells: int) -> list[Line]:
         """Return all about an operation."""
         known = (self.data or Log()).outcomes.get(row.batch or "")
         return present_batch.side(
             row, cells, later=self.later(row), now_ms=self.now_ms, problem=known if isinstance(known, str) else "",
-            hide=self.hide,
+            naming=self.naming,
         )  # fmt: skip
 
     def copied(self) -> tuple[str, str]:
@@ -155,12 +157,14 @@ def _why_not_undo(screen: ReadingLog) -> str:
     if why or row is None:
         return why or "no operation under the cursor"
     if row.batch in (screen.data or Log()).undone:
-        return "it was undone"
+        return "the batch was undone"
+    if row.outcome == "running" and row.verb != "undo":
+        return f"still being applied by {row.who}"
     if not row.batch or not row.undo_until_ms or row.undo_until_ms <= screen.now_ms:
-        return "nothing is kept to undo it"
+        return "the batch cannot be undone"
     known = screen.later(row).outcomes
     reached = known is not None and row.verb in present.REACHED and known.is_whole and known.jobs > 0
-    return "nothing is left to undo" if reached and known and not present_batch.left_to_undo(known) else ""
+    return "nothing left to undo" if reached and known and not present_batch.left_to_undo(known) else ""
 
 
 def _undo(screen: ReadingLog) -> None:
@@ -217,12 +221,12 @@ class ActivityScreen(ReadingLog, ListScreen[Activity, Log]):
 
     def lines(self, row: Activity, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of an operation."""
-        view = present.ActivityView(self.later(row), self.now_ms, self.hide)
+        view = present.ActivityView(self.later(row), self.now_ms, self.naming)
         return present.lines(row, self.table, cells, view, at_cursor=at_cursor)
 
     def total(self, rows: Sequence[Activity]) -> str:
         """Return how many there are."""
-        return self.count_of(rows) if rows or self.filter_text else "nothing was done yet"
+        return self.count_of(rows) if rows or self.filter_text else "no operations yet"
 
     def side(self, row: Activity, cells: int, height: int) -> Sequence[Line]:
         """Return all about the operation under the cursor."""
@@ -275,4 +279,28 @@ class BatchScreen(ReadingLog, PageScreen):
         found = (self.data or Log()).outcomes.get(self.row.batch or "")
         return [self.row] if found is None or isinstance(found, str) else [self.row, found]
 
-    HANDLERS: ClassVar = {**PageScreen.HANDLERS, "undo": UNDO}
+    def _why_not_resume(self) -> str:
+        row, log = self.row, self.data or Log()
+        if row.outcome != "interrupted" or row.verb == "undo" or row.plan is None:
+            return NOTHING_OPENS.reason(self)
+        if row.batch in log.undone:
+            return "it was undone"
+        if any(one.batch == row.batch and one.outcome == "done" and one.verb != "undo" for one in log.rows):
+            return "it was continued"
+        return self.console.operator.why_not_write()
+
+    def resume(self) -> None:
+        """Apply the rest of a batch that was interrupted, after asking."""
+        if self.row.batch is not None:
+            self.console.operator.resume(self.row.batch)
+
+    HANDLERS: ClassVar = {
+        **PageScreen.HANDLERS,
+        "undo": UNDO,
+        "open": ActionHandler(
+            run=resume,
+            reason=_why_not_resume,
+            label=lambda _screen: "continue",
+            offered=lambda screen: screen.row.outcome == "interrupted",
+        ),
+    }

@@ -29,7 +29,7 @@ class ContextScreen(Chooser[str]):
         Binding("k", "move(-1)", "up"),
         Binding("j", "move(1)", "down"),
     ]
-    HINTS = (("enter", "look at it"), ("esc", "close"))
+    HINTS = (("enter", "switch"), ("esc", "close"))
 
     def head(self) -> Widget:
         """Return a line with the file of the contexts."""
@@ -73,5 +73,5 @@ def _address(url: str) -> str:
     """Where it is, without its password; what is still a variable is not filled in here."""
     parts = urlsplit(url)
     if not parts.netloc:
-        return "from a variable" if "$" in url else ""
+        return "from the environment" if "$" in url else ""
     return safe_text(parts.netloc.rpartition("@")[2] + parts.path, limit=80)

@@ -1,4 +1,4 @@
-"""The dead letters as triage: groups over everything first, then the entries of one, and what is done about them."""
+"""The dead letters of all queues: groups first, then the jobs of one group, and the actions on them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from textual.containers import Horizontal, Vertical
 
 from qdeck.admin import NATIVE, Feature, Group, Headroom, JobRecord, QueueRef, Snapshot, Verb
 from qdeck_console.actions import DEAD, ActionHandler
-from qdeck_console.leaving import SHOWN_S, Left
+from qdeck_console.dead_groups import Triage, Triaged, key_of, narrowed
+from qdeck_console.departed_jobs import SHOWN_S, GoneJob
+from qdeck_console.job_sources import JobSource, ListedJobs, source
 from qdeck_console.operations import OperationRequest
 from qdeck_console.presenters import dead as present
-from qdeck_console.presenters.dead import Alike, DeadInSight
-from qdeck_console.presenters.job_detail import gone_lines
+from qdeck_console.presenters.dead import Alike, ListedDead
 from qdeck_console.presenters.jobs import range_words
-from qdeck_console.presenters.parts import unread_words
+from qdeck_console.presenters.line_parts import unread_words
 from qdeck_console.presenters.payload import shared_columns
-from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
 from qdeck_console.screens.frame import UNREAD
+from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
 from qdeck_console.screens.job_actions import why_not_act
-from qdeck_console.screens.job_list import JobListScreen, JobsInSight
+from qdeck_console.screens.job_list import JobListScreen
 from qdeck_console.screens.lists import lines_without_cursor
 from qdeck_console.screens.redrive import start as start_redrive
-from qdeck_console.sources import JobSource, source
-from qdeck_console.triage import Triage, Triaged, key_of, narrowed
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -33,12 +32,13 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from qdeck.admin import AsyncReader
+    from qdeck.admin import AsyncReader, JobDetail
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.payload import Columns
+    from qdeck_console.presenters.table import Table
 
 _CALM_S = 0.5
-_NONE = "there is none"
+_NONE = "no dead letters"
 CLEAR_GROUP_MARKS: Final = BackStep(
     applies=lambda screen: screen.group_view.all_marked, run=lambda screen: screen.clear_group_marks(),
     label="clear marks",
@@ -48,15 +48,15 @@ TO_GROUPS: Final = BackStep(
 )
 
 
-class DeadScreen(JobListScreen[DeadInSight]):
-    """What will not run again by itself, and why."""
+class DeadScreen(JobListScreen[ListedDead]):
+    """Jobs that are not retried automatically, and why."""
 
     TAB = SCOPE = DEAD
 
     def __init__(self) -> None:
         super().__init__()
         self._triage: tuple[tuple[AsyncReader, str], Triage] | None = None
-        self._last = DeadInSight()
+        self._last = ListedDead()
         self._source: tuple[tuple[AsyncReader, str], JobSource] | None = None
         self._listed: tuple[tuple[Group, ...], list[Item]] = ((), [])
         self._touched = False
@@ -67,7 +67,7 @@ class DeadScreen(JobListScreen[DeadInSight]):
         self._aligned: Columns = ()
 
     def body(self) -> Sequence[Widget]:
-        """Limits and groups in full width, below them the entries of a group with one of them beside."""
+        """Return limits and groups in full width, below them the jobs of a group with one of them beside."""
         main = Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main")
         lower = Horizontal(main, Lines(id="side"), id="lower")
         return (Vertical(Lines(id="room"), Lines(id="ghead"), LineList(id="groups"), lower, id="triage"),)
@@ -79,7 +79,7 @@ class DeadScreen(JobListScreen[DeadInSight]):
 
     @property
     def main_list(self) -> LineList:
-        """The list that has the keys when nothing else has them."""
+        """The list that has the keys when no other widget has them."""
         return self.group_view
 
     @property
@@ -89,54 +89,49 @@ class DeadScreen(JobListScreen[DeadInSight]):
 
     @property
     def group(self) -> Group | None:
-        """The group whose entries are listed."""
+        """The group whose jobs are listed."""
         row = self.group_view.row
         return row if isinstance(row, Group) else None
 
     @property
     def where(self) -> str:
-        """The filter for the entries that are listed."""
+        """The filter for the jobs that are listed."""
         return narrowed(self.group, self.filter_text) if self.group is not None else self.filter_text
 
     @property
     def query_key(self) -> str:
-        """The groups that match, and the entries of the one under the cursor."""
-        return f"dead/{self.filter_text}/{self.group_view.cursor}" if self.is_mounted else "dead"
+        """The groups that match, and the jobs of the one under the cursor."""
+        # There are no groups while the screen is built or removed.
+        cursor = next((view.cursor for view in self.query("#groups").results(LineList)), "")
+        return f"dead/{self.filter_text}/{cursor}"
 
     @property
-    def whole(self) -> DeadInSight:
-        """What was read last; the groups stay while another one is chosen."""
-        result = self.picture.result
-        if isinstance(result, DeadInSight):
+    def whole(self) -> ListedDead:
+        """What was read last: the groups stay while another one is chosen."""
+        result = self.feed_state.result
+        if isinstance(result, ListedDead):
             self._last = result
         return self._last
 
     @property
-    def seen(self) -> JobsInSight:
-        """What was read of the entries."""
-        if self.picture.result_of != self.query_key:
-            return JobsInSight()
-        return JobsInSight(part=self.whole.part, detail=self.whole.detail)
-
-    @property
     def unfinished(self) -> bool:
-        """Whether groups or entries have not all been seen yet."""
-        return (self.picture.snapshot is not None and not self.whole.triaged.exact) or self.search is not None
+        """Whether groups or jobs have not all been read yet."""
+        return (self.feed_state.snapshot is not None and not self.whole.triaged.exact) or self.search is not None
 
     async def work_on(self) -> None:
-        """Goes on with the groups first."""
-        snapshot = self.picture.snapshot
+        """Go on with the groups first."""
+        snapshot = self.feed_state.snapshot
         if snapshot is not None and not self.whole.triaged.exact:
             await self.triage().go_on(snapshot)
         elif self.search is not None:
             await self.search.go_on()
 
-    def merged(self, listed: JobsInSight) -> DeadInSight:
-        """What was read of the entries, with the groups as they were."""
+    def merged(self, listed: ListedJobs) -> ListedDead:
+        """Return what was read of the jobs, with the groups as they were."""
         return replace(self.whole, part=listed.part, detail=listed.detail)
 
     def source(self) -> JobSource | None:
-        """The entries of the group under the cursor."""
+        """Return the jobs of the group under the cursor."""
         group = self.group
         if group is None:
             return None
@@ -146,18 +141,18 @@ class DeadScreen(JobListScreen[DeadInSight]):
         return self._source[1]
 
     def triage(self) -> Triage:
-        """The groups that match, as this reader finds them."""
+        """Return the groups that match."""
         asked = (self.console.reader, self.filter_text)
         if self._triage is None or self._triage[0] != asked:
             self._triage = (asked, Triage(*asked))
         return self._triage[1]
 
     def _adapter(self) -> str:
-        """The adapter of the group's queue."""
+        """Return the adapter of the group's queue."""
         return NATIVE if self.group is None else self.group.adapter
 
-    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> DeadInSight:
-        """Read on in the groups, and read the limits and the entries that are in sight."""
+    async def read(self, reader: AsyncReader, snapshot: Snapshot) -> ListedDead:
+        """Read on in the groups, and read the limits and the visible jobs."""
         visible = self.group_view.visible_keys() if self.is_mounted else ()
         triaged = await self.triage().look(snapshot, last_key_at=self.console.last_key_at, visible=visible)
         rows = [row for row in snapshot.queues if row.dead and row.has(Feature.DETAILS)]
@@ -165,10 +160,10 @@ class DeadScreen(JobListScreen[DeadInSight]):
         names = [row.name for row in rows[: present.MOST_ROOMS]]
         rooms: list[Headroom] = await reader.dead_limits(names) if names else []
         listed = await self.read_list()
-        return DeadInSight(triaged=triaged, rooms=tuple(rooms), part=listed.part, detail=listed.detail)
+        return ListedDead(triaged=triaged, rooms=tuple(rooms), part=listed.part, detail=listed.detail)
 
     def draw(self, *, fresh: bool) -> None:
-        """Draws limits, groups and entries."""
+        """Draw limits, groups and jobs."""
         triaged, groups = self.whole.triaged, self.whole.triaged.groups
         if groups is not self._listed[0]:
             self._listed = (groups, [Item(key_of(group), 1, group) for group in groups])
@@ -176,9 +171,9 @@ class DeadScreen(JobListScreen[DeadInSight]):
         chosen = self.group_view.cursor
         self._draw_room()
         view = self.group_view
-        known = self.picture.result_of.startswith(f"dead/{self.filter_text}/")
+        known = self.feed_state.result_of.startswith(f"dead/{self.filter_text}/")
         if not self._touched and rows and rows[0].key != view.cursor:
-            view.cursor = ""  # nobody has chosen yet: the largest group is it, as they come in
+            view.cursor = ""  # the operator has not chosen yet: the largest group so far
         told = () if rows else (UNREAD,) if self.is_unread else self.empty_lines() if known else ()
         if told:
             view.show(lines_without_cursor(told), self.painter)
@@ -196,12 +191,12 @@ class DeadScreen(JobListScreen[DeadInSight]):
             self._begin()
             return
         self._compare()
-        self.draw_list(fresh=fresh)
-        self._draw_head()
+        self.draw_list()
+        self.read_lacking(fresh=fresh)
 
     def _leave_gone(self, view: LineList) -> None:
-        """Goes on to the next group when the one under the cursor is gone: at once after an act from here, else when it
-        was seen for long enough; never while keys are pressed, because one of them must not act on a neighbour.
+        """Move to the next group when the one under the cursor is gone: at once after an action from here, else after a
+        while; never while keys are pressed, because one of them must not act on a neighbour.
         """
         now = time.monotonic()
         if view.place is not None:
@@ -215,8 +210,8 @@ class DeadScreen(JobListScreen[DeadInSight]):
             view.settle_beside()
 
     def _compare(self) -> None:
-        """What the entries have in common; what one did not share comes back only with another list."""
-        rows = self.seen.part.rows
+        """Find what the jobs have in common; what one did not share is shown until another list is read."""
+        rows = self.part.rows
         if not rows:
             return
         alike = Alike.of(rows)
@@ -227,7 +222,7 @@ class DeadScreen(JobListScreen[DeadInSight]):
 
     def _draw_room(self) -> None:
         now_ms, panel = self.now_ms, self.query_one("#room", Lines)
-        entries = {room.queue: self.picture.judged.of(QueueRef(NATIVE, room.queue)) for room in self.whole.rooms}
+        entries = {room.queue: self.feed_state.judged.of(QueueRef(NATIVE, room.queue)) for room in self.whole.rooms}
         dead_per_min = {queue: entry.row.dead_per_min for queue, entry in entries.items() if entry is not None}
         rooms = present.urgent_first(self.whole.rooms, dead_per_min)[: 2 if self.is_tall else 1]
         blank = int(self.is_tall)
@@ -236,7 +231,7 @@ class DeadScreen(JobListScreen[DeadInSight]):
         def make(cells: int, _height: int) -> Sequence[Line]:
             name = 22 if cells >= 100 else 18
             told = [
-                present.room_line(room, dead_per_min.get(room.queue), now_ms, cells, hide=self.hide, name=name)
+                present.room_line(room, dead_per_min.get(room.queue), now_ms, cells, naming=self.naming, name=name)
                 for room in rooms
             ]
             return [()] * blank + told
@@ -247,37 +242,28 @@ class DeadScreen(JobListScreen[DeadInSight]):
         triaged = self.whole.triaged
         if not isinstance(item.row, Group):
             return ()
-        view = present.GroupView(triaged.total, triaged.exact, self.now_ms, self.hide)
+        view = present.GroupView(triaged.total, triaged.exact, self.now_ms, self.naming)
         return (present.GROUPS.line(item.row, cells, view, at_cursor=at_cursor),)
 
-    def _draw_head(self) -> None:
-        part, of = self.seen.part, self.group.count if self.group is not None else None
+    @property
+    def table(self) -> Table[JobRecord, Columns]:
+        """The columns of the jobs: what all have in common needs none."""
+        return present.jobs_table(self._alike)
 
-        def make(cells: int, _height: int) -> Sequence[Line]:
-            first, shown = self.visible_rows()
-            words = range_words(part, first, shown, of) if part.reach else "…"
-            alike = self._alike
-            title = present.entries_title(self.group, words, self.marks_words(), self.filter_text, cells, alike)
-            return (title, present.entries(alike).head(cells))
+    def row_view(self) -> Columns:
+        """Return the pairs of the payload that all jobs have."""
+        return self._aligned
 
-        self.query_one("#head", Lines).show(make, self.painter)
-
-    def head(self, cells: int) -> Line:
-        """The heads of the columns."""
-        return present.entries().head(cells)
-
-    def total_words(self) -> str:
-        """Nothing: the head of the entries tells how many there are."""
-        return ""
-
-    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-        """The line of an entry."""
-        if isinstance(item.row, JobRecord):
-            return (present.entries(self._alike).line(item.row, cells, self._aligned, at_cursor=at_cursor),)
-        return (present.left_line(item.row, cells, self.now_ms),) if isinstance(item.row, Left) else ()
+    def heads(self, cells: int, *, has_rows: bool) -> Sequence[Line]:
+        """Return the title of the jobs and the heads of their columns."""
+        first, shown = self.visible_rows()
+        of = self.group.count if self.group is not None else None
+        words = range_words(self.part, first, shown, of) if self.part.reach else "…"
+        title = present.jobs_title(self.group, words, self.marks_words(), self.filter_text, cells, self._alike)
+        return (title, self.head(cells))
 
     def empty_lines(self) -> Sequence[Line]:
-        """What is said when nothing is dead."""
+        """Return what is shown instead of groups or jobs."""
         triaged: Triaged = self.whole.triaged
         if not triaged.exact:
             return ((("    …", "ghost"), (f"  {triaged.scanned:,} of ~{triaged.of:,} read", "muted")),)
@@ -285,29 +271,22 @@ class DeadScreen(JobListScreen[DeadInSight]):
             told: tuple[Line, ...] = ((("    no dead letter matches; esc clears the filter", "muted"),),)
             told += (((f"    {unread_words(triaged.unread)}", "warn"),),) if triaged.unread else ()
             if ":" in self.filter_text and "*" not in self.filter_text:
-                told += ((("    a value is compared whole: * stands for anything, as in error:Time*", "muted"),),)
+                told += ((("    values match as a whole; * is a wildcard, as in error:Time*", "muted"),),)
             return told
         if triaged.groups:
-            return ((("    its entries are gone meanwhile", "muted"),),)
-        asked = "every queue was asked"
-        if triaged.unread:
-            asked = f"{unread_words(triaged.unread)}; every other queue was asked"
+            return ((("    all jobs of this group are gone", "muted"),),)
+        read = f"{unread_words(triaged.unread)}; " if triaged.unread else ""
         return (
             (("    no dead letters", "strong bold"),),
-            ((f"    {asked}; a job comes here when its last try has failed", "muted"),),
+            ((f"    {read}jobs appear here when their last attempt fails", "muted"),),
         )
 
-    def side(self, cells: int, height: int) -> Sequence[Line]:
-        """The entry under the cursor."""
-        gone, detail = self.gone(), self.detail()
-        if gone is not None:
-            return gone_lines(gone, cells, self.now_ms)
-        if detail is None:
-            return ((("…", "ghost"),),) if self.view.row is not None else ()
-        return present.side(detail, cells, now_ms=self.now_ms, hide=self.hide)
+    def about(self, job: JobDetail, cells: int) -> Sequence[Line]:
+        """Return all about the job under the cursor."""
+        return present.side(job, cells, now_ms=self.now_ms, naming=self.naming)
 
     def everything(self) -> tuple[OperationRequest, int | None] | None:
-        """All of the group, or all of all groups, when that was asked for or the groups have the keys."""
+        """Return all jobs of the group, or of all groups, when they are marked or the groups have the keys."""
         group = self.group
         if self.group_view.all_marked:
             triaged = self.whole.triaged
@@ -319,12 +298,12 @@ class DeadScreen(JobListScreen[DeadInSight]):
         return None
 
     def marks_words(self) -> list[Piece]:
-        """How many entries are marked; that the groups have the keys is no mark."""
+        """Return how many jobs are marked: a group under the cursor is not a mark."""
         marked = self.group_view.all_marked or self.view.all_marked or self.view.marks
         return self.marked_words() if marked else []
 
     def acted(self) -> None:
-        """Marks were for what was done."""
+        """Clear the marks after an action."""
         self._has_acted = True
         if self.is_mounted:
             self.group_view.clear_marks()
@@ -344,12 +323,12 @@ class DeadScreen(JobListScreen[DeadInSight]):
         return blind or why_not_act("retry", self)
 
     def why_not_mark(self) -> str:
-        """Return why the entry under the cursor cannot be marked."""
-        return "enter goes to its entries" if self.in_groups else self.why_no_row()
+        """Return why the job under the cursor cannot be marked."""
+        return "enter lists the jobs of the group" if self.in_groups else self.why_no_row()
 
     def why_not_write(self) -> str:
-        """Return why nothing can be written to a file."""
-        return "" if self.group is not None else "nothing to write"
+        """Return why nothing can be exported."""
+        return "" if self.group is not None else "nothing to export"
 
     def _all_label(self) -> str:
         if self.group is None:
@@ -357,12 +336,12 @@ class DeadScreen(JobListScreen[DeadInSight]):
         return f"all {self.whole.triaged.total if self.in_groups else self.group.count:,}"
 
     def mark_all(self) -> None:
-        """Mark all groups, or all entries of one."""
+        """Mark all groups, or all jobs of one."""
         (self.group_view if self.in_groups else self.view).toggle_all()
         self.draw(fresh=False)
 
     def clear_group_marks(self) -> None:
-        """Take the marks of all groups away."""
+        """Clear the marks of the groups."""
         self.group_view.clear_marks()
         self.draw(fresh=False)
 
@@ -379,68 +358,71 @@ class DeadScreen(JobListScreen[DeadInSight]):
     def redrive(self) -> None:
         """Retry at a rate, a sample first, and show the outcomes."""
         everything = self.everything()
-        request = everything[0] if everything is not None else OperationRequest(verb=Verb.RETRY, jobs=self.targets())
+        if everything is not None:
+            request = replace(everything[0], matched=everything[1])
+        else:
+            request = OperationRequest(verb=Verb.RETRY, jobs=self.targets())
         start_redrive(self.console, request, after=self.acted)
 
     def to_write(self) -> tuple[Sequence[JobRecord], OperationRequest | None]:
-        """The entries that are marked, that match, or that the group has."""
+        """Return the jobs that are marked, that match, or that the group has."""
         everything = self.everything()
         return ((), everything[0]) if everything is not None else (self.targets(), None)
 
     def copied(self) -> tuple[str, str]:
-        """What `y` takes: the filter of the group, or the id of the entry."""
+        """Return what `y` copies: the filter of the group, or the id of the job."""
         if self.in_groups:
             return ("filter", self.where) if self.group is not None else ("", "")
         row = self.view.row
-        return ("id", row.id) if isinstance(row, JobRecord | Left) else ("", "")
+        return ("id", row.id) if isinstance(row, JobRecord | GoneJob) else ("", "")
 
     def _begin(self) -> None:
         self._begun = self.group_view.cursor
         self.view.forget()
-        if self.is_current and self.picture.snapshot is not None and self.group is not None:
+        if self.is_current and self.feed_state.snapshot is not None and self.group is not None:
             self.console.feed.want(self.to_read(), at_once=False)
             self.show(self.console.shown, fresh=False)
-            self.fetch()  # the entries only: the queues and groups need not be read for that
+            self.fetch()  # the jobs only: queues and groups need not be read for that
         else:
             self.console.now_on_screen(self)
 
     def filter_changed(self) -> None:
         """Show what matches the filter."""
         self.group_view.forget()
-        self._last, self._touched = DeadInSight(), False
+        self._last, self._touched = ListedDead(), False
         self._begin()
 
     def on_key(self) -> None:
-        """From the first key on the cursor is where someone put it."""
+        """Leave the cursor where it is from the first key on."""
         self._touched = True
 
     def on_click(self) -> None:
-        """The same with the mouse."""
+        """Leave the cursor where it is from the first click on."""
         self._touched = True
 
     def moved(self, event: LineList.Moved) -> None:
-        """Another group has other entries; another entry another detail."""
+        """Read the jobs of another group, or draw another job."""
         if event.view is self.group_view:
-            self._has_acted = False  # whoever moves on looks at another group now
+            self._has_acted = False  # another group is under the cursor now
             if event.key != self._begun:
                 self._begin()
             return
-        self.entry_moved()
+        self.draw_cursor()
         self.query_one("#head", Lines).refresh_lines()
 
     def open(self) -> None:
-        """From a group to its entries, from an entry to its page."""
+        """Go from a group to its jobs, from a job to its page."""
         if not self.in_groups:
             self.open_job()
         elif self.group is not None:
             self.to_other_pane()
 
     def _pane_label(self) -> str:
-        return "entries" if self.in_groups else "groups"
+        return "jobs" if self.in_groups else "groups"
 
     HANDLERS: ClassVar = {
         **JobListScreen.HANDLERS,
-        "open": ActionHandler(run=open, label=lambda screen: "entries" if screen.in_groups else ""),
+        "open": ActionHandler(run=open, label=lambda screen: "jobs" if screen.in_groups else ""),
         "next": ActionHandler(run=to_other_pane, reason=_why_not_group, label=_pane_label),
         "previous": ActionHandler(run=to_other_pane, reason=_why_not_group),
         "redrive": ActionHandler(run=redrive, reason=_why_not_redrive),

@@ -1,4 +1,4 @@
-"""Editing a text: in the editor of the user, or here when there is none, or to mend a mistake."""
+"""Edit a text: in the editor of the user, or here when there is none, or to correct a mistake."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 async def edit(console: Console, title: str, text: str, check: Callable[[str], str]) -> str | None:
-    """The text as it was left; None when nothing is to be done. What `check` finds wrong is mended here."""
+    """Return the edited text; None where it was not changed. A text that fails `check` is corrected here."""
     command = editor_command()
     after: str | None = text
     wrong = ""
@@ -39,7 +39,7 @@ async def edit(console: Console, title: str, text: str, check: Callable[[str], s
         try:
             after = _in_editor(console, command, text)
         except (OSError, SuspendNotSupported) as error:
-            told = str(error) or "this terminal cannot be left"
+            told = str(error) or "this terminal cannot be suspended"
             console.say(f"{command[0]}: {told}", "warn", "▲")
         else:
             if after is None or after.strip() == text.strip():
@@ -54,7 +54,7 @@ async def edit(console: Console, title: str, text: str, check: Callable[[str], s
 
 
 def editor_command() -> list[str]:
-    """The user's editor with its arguments; empty when there is none."""
+    """Return the user's editor with its arguments; empty when there is none."""
     wanted = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
         command = shlex.split(wanted)
@@ -64,7 +64,7 @@ def editor_command() -> list[str]:
 
 
 def _in_editor(console: Console, command: list[str], text: str) -> str | None:
-    """The text as it left the user's editor; None when the editor says that it failed."""
+    """Return the text from the user's editor; None when the editor failed."""
     handle, name = tempfile.mkstemp(prefix="qdeck-", suffix=".json")  # for this user alone
     path = Path(name)
     try:
@@ -78,16 +78,16 @@ def _in_editor(console: Console, command: list[str], text: str) -> str | None:
 
 
 def escaped(text: str) -> str:
-    """JSON with every character that a terminal might act on as its escape: it means the same."""
+    """Return the same JSON with an escape for every character that a terminal might act on."""
     return "".join(char if is_shown(char) or char == "\n" else json_escape(char) for char in text)
 
 
 class EditorScreen(Dialog[str | None]):
-    """An editor of our own. It is left with a text that passes its check, or with nothing."""
+    """A built-in editor: it returns a text that passes the check, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "cancel", priority=True),
-        Binding("f2,ctrl+o", "take", "take it", priority=True),
+        Binding("f2,ctrl+o", "take", "save", priority=True),
     ]
 
     def __init__(
@@ -97,14 +97,14 @@ class EditorScreen(Dialog[str | None]):
         self._asked, self._text, self._check, self._wrong = title, text, check, wrong
 
     def panel(self) -> Iterable[Widget]:
-        """What is edited, the text, and what is wrong with it."""
+        """Return the title, the text, and its error."""
         with Vertical(id="editor"):
             yield Lines(id="title", ground="panel")
             yield TextArea(self._text, id="text", tab_behavior="indent", compact=True)
             yield Lines(id="answers", ground="panel")
 
     def on_mount(self) -> None:
-        """Shows it."""
+        """Show the title and focus the text."""
         head: Line = ((safe_text(self._asked, limit=200), "strong bold"),)
         title = self.query_one("#title", Lines)
         title.styles.height = 2
@@ -117,7 +117,7 @@ class EditorScreen(Dialog[str | None]):
 
     def _draw(self, wrong: str) -> None:
         hint: Line = (
-            ("f2", "accent bold"), (" take it  ", "muted"), ("esc", "accent bold"), (" cancel  ", "muted")
+            ("f2", "accent bold"), (" save  ", "muted"), ("esc", "accent bold"), (" cancel  ", "muted")
         )  # fmt: skip
 
         def make(cells: int, _height: int) -> list[Line]:
@@ -127,13 +127,13 @@ class EditorScreen(Dialog[str | None]):
         self.query_one("#answers", Lines).show(make, self.console_app.painter)
 
     def on_text_area_changed(self) -> None:
-        """Forgets what was wrong: it is looked at again when it is taken."""
+        """Clear the error: the text is checked again when it is saved."""
         if self._wrong:
             self._wrong = ""
             self._draw("")
 
     def action_take(self) -> None:
-        """Gives the text, or says what is wrong with it."""
+        """Return the text, or show its error."""
         text = self.query_one("#text", TextArea).text
         if text.strip() == self._text.strip() and not self._wrong:
             _ = self.dismiss(None)
@@ -145,5 +145,5 @@ class EditorScreen(Dialog[str | None]):
             _ = self.dismiss(text)
 
     def action_leave(self) -> None:
-        """Changes nothing."""
+        """Return nothing."""
         _ = self.dismiss(None)

@@ -1,4 +1,4 @@
-"""What leaves the console: text for the clipboard, and values as JSON in a file that nobody else may read."""
+"""Exports: text for the clipboard, and values as JSON in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qdeck.admin import Dropped, State
 from qdeck_console.cli.output import dumps
 from qdeck_console.documents import detail, document, whole_letter
 from qdeck_console.format import counted
-from qdeck_console.newfile import check_new_file, new_file
+from qdeck_console.output_files import check_new_file, new_file
 from qdeck_console.screens.prompt import Prompt, PromptField
 from qdeck_console.steps import in_steps
 from qdeck_console.text import safe_text
@@ -33,7 +33,7 @@ _PAGE: Final = 200
 
 
 def copy(console: Console, what: str, text: str) -> None:
-    """Sends text to the terminal's clipboard; no terminal answers, so it is told as sent, not as done."""
+    """Send text to the clipboard of the terminal. A terminal does not confirm it, so the message says sent."""
     text = safe_text(text, limit=MOST_COPIED, one_line=False)
     console.copy_to_clipboard(text)
     count = text.count("\n") + 1
@@ -85,7 +85,7 @@ class Export:
     @property
     def words(self) -> str:
         """How much it is about to be."""
-        return f"all {self.noun}s that match" if self.count is None else counted(self.count, self.noun)
+        return f"all matching {self.noun}s" if self.count is None else counted(self.count, self.noun)
 
 
 def in_memory(values: Sequence[object]) -> Export:
@@ -139,9 +139,9 @@ def write(console: Console, name: str, export: Export) -> None:
     """Write to a file that is not there yet, a line each, for this user alone."""
     work = console.operator.work
     if work is not None:
-        console.say(f"{work.verb} goes on: esc cancels it", "muted", "∅")
+        console.say(f"{work.verb} in progress: esc cancels it", "muted", "∅")
     elif export.count == 0:
-        console.say("nothing to write", "muted", "∅")
+        console.say("nothing to export", "muted", "∅")
     else:
         console.operator.run(_write(console, name, export), "write")
 
@@ -172,7 +172,7 @@ def ask(console: Console, tab: str, export: Export) -> None:
     field = PromptField(
         value=f"qdeck-{export.name or tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl", check=check_new_file
     )
-    about: Line = (("JSON, a line each, in ", "muted"), (safe_text(str(Path.cwd()), limit=200), "text"))
+    about: Line = (("one line of JSON each, in ", "muted"), (safe_text(str(Path.cwd()), limit=200), "text"))
 
     def answered(given: tuple[str, ...] | None) -> None:
         if given is None:

@@ -13,11 +13,11 @@ from textual.screen import Screen
 from qdeck import InvalidFilter
 from qdeck.admin import Code
 from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, ActionHandler, bindings, footer_actions, of_scope
-from qdeck_console.feed import Picture, Query
+from qdeck_console.feed import FeedState, Query
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
-from qdeck_console.presenters.parts import Naming, naming_of
-from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, back
+from qdeck_console.presenters.line_parts import Naming, naming_of
+from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, back
 from qdeck_console.textual_compat import is_ending
 from qdeck_console.theme import SIXTEEN
 from qdeck_console.widgets.lines import LineList, Lines
@@ -44,7 +44,7 @@ WIDE: int = 140
 LEAST: tuple[int, int] = (60, 16)
 
 
-UNREAD: Line = (("    ", "text"), ("nothing of this was read before the server was lost", "muted"))
+UNREAD: Line = (("    ", "text"), ("not read yet: the connection is lost", "muted"))
 
 
 def _fitting(size: Size) -> dict[str, bool]:
@@ -79,10 +79,10 @@ class FrameScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.picture = Picture()
+        self.feed_state = FeedState()
         self.filter_text = ""
         self.wrong: InvalidFilter | None = None
-        self._kept: Picture | None = None
+        self._kept: FeedState | None = None
 
     @property
     def console(self) -> Console:
@@ -92,7 +92,7 @@ class FrameScreen(Screen[None]):
     @property
     def painter(self) -> Painter:
         """The painter for the body: it steps back when the server is lost."""
-        return replace(self.console.painter, stale=self.picture.is_lost)
+        return replace(self.console.painter, stale=self.feed_state.is_lost)
 
     @property
     def is_tall(self) -> bool:
@@ -130,12 +130,12 @@ class FrameScreen(Screen[None]):
     @property
     def now_ms(self) -> int:
         """The server's clock."""
-        return self.picture.snapshot.at_ms if self.picture.snapshot else 0
+        return self.feed_state.snapshot.at_ms if self.feed_state.snapshot else 0
 
     @property
-    def hide(self) -> Naming:
+    def naming(self) -> Naming:
         """The start of names that every queue of qdeck has."""
-        return naming_of(self.picture.snapshot)
+        return naming_of(self.feed_state.snapshot)
 
     @property
     def view(self) -> LineList:
@@ -155,12 +155,12 @@ class FrameScreen(Screen[None]):
         """Return what the feed shall read for this screen, besides the queues."""
         return None
 
-    def is_read_in(self, picture: Picture) -> bool:
+    def is_read_in(self, feed_state: FeedState) -> bool:
         """Whether a picture has all that this screen reads."""
         query = self.to_read()
-        return query is None or picture.result_of == query.key
+        return query is None or feed_state.result_of == query.key
 
-    def prepare(self, _picture: Picture) -> Iterator[None]:
+    def prepare(self, _picture: FeedState) -> Iterator[None]:
         """Makes in steps what drawing a new picture takes long to make."""
         return iter(())
 
@@ -177,20 +177,22 @@ class FrameScreen(Screen[None]):
         handler = self.HANDLERS.get(action.id)
         return (handler.label(self) if handler is not None else "") or action.verb
 
-    def show(self, picture: Picture, *, fresh: bool = True) -> None:
+    def show(self, feed_state: FeedState, *, fresh: bool = True) -> None:
         """Shows a picture. What this screen saw last stays while the server is lost, with its age."""
         kept = self._kept
-        if not picture.is_lost:
+        if not feed_state.is_lost:
             if (
-                picture.result_of == self.query_key
+                feed_state.result_of == self.query_key
             ):  # without the queues: each screen would keep ten thousand of its own
-                seen = (picture.result_of, picture.result, picture.read_at, picture.read_ms)
-                self._kept = Picture(result_of=seen[0], result=seen[1], read_at=seen[2], read_ms=seen[3])
-        elif picture.snapshot and picture.result_of != self.query_key and kept and kept.result_of == self.query_key:
-            picture = replace(
-                picture, result=kept.result, result_of=kept.result_of, read_at=kept.read_at, read_ms=kept.read_ms
+                seen = (feed_state.result_of, feed_state.result, feed_state.read_at, feed_state.read_ms)
+                self._kept = FeedState(result_of=seen[0], result=seen[1], read_at=seen[2], read_ms=seen[3])
+        elif (
+            feed_state.snapshot and feed_state.result_of != self.query_key and kept and kept.result_of == self.query_key
+        ):
+            feed_state = replace(
+                feed_state, result=kept.result, result_of=kept.result_of, read_at=kept.read_at, read_ms=kept.read_ms
             )
-        self.picture = picture
+        self.feed_state = feed_state
         if not self.is_mounted or not self.query("#footer") or is_ending(self.app):  # left: the rest may never be built
             return
         self.draw_frame()
@@ -199,22 +201,22 @@ class FrameScreen(Screen[None]):
     @property
     def is_unread(self) -> bool:
         """Whether the server was lost before anything was read for this screen."""
-        return self.picture.is_lost and not self.is_read_in(self.picture)
+        return self.feed_state.is_lost and not self.is_read_in(self.feed_state)
 
     def redraw(self) -> None:
         """Draws everything again from the same picture."""
-        self.show(self.picture, fresh=False)
+        self.show(self.feed_state, fresh=False)
 
     def draw_frame(self) -> None:
         """Draws what ages by itself: bar, verdict, tabs and footer."""
-        app, picture = self.console, self.picture
+        app, feed_state = self.console, self.feed_state
         painter = app.painter
         if not self.query("#footer"):
             return  # a tick between coming and being built, or between being taken down and gone
         bar = self.query_one("#bar", Lines)
-        line, ground = app.bar_line(picture)
+        line, ground = app.bar_line(feed_state)
         bar.show(lambda _w, _h: (line,), painter, ground)
-        self.query_one("#verdict", Lines).show(lambda w, _h: (frame.verdict(picture, w),), painter)
+        self.query_one("#verdict", Lines).show(lambda w, _h: (frame.verdict(feed_state, w),), painter)
         self.query_one("#tabs", Lines).show(lambda w, _h: (frame.tabs(self.all_tabs(), self.tab, w),), self.painter)
         self.query_one("#footer", Lines).show(lambda w, _h: (self._footer(w),), painter)
         words = f"needs {LEAST[0]}×{LEAST[1]}, has {self.size.width}×{self.size.height}"
@@ -222,7 +224,7 @@ class FrameScreen(Screen[None]):
 
     def all_tabs(self) -> list[Tab]:
         """The screens, with counts where they are news."""
-        snapshot = self.picture.snapshot
+        snapshot = self.feed_state.snapshot
         news = {}
         if snapshot is not None:
             news[STUCK] = (snapshot.totals.stuck, frame.role_of(snapshot, Code.STUCK))
@@ -253,6 +255,8 @@ class FrameScreen(Screen[None]):
         return self.console.note()
 
     def _footer(self, cells: int) -> Line:
+        if self.is_filter_typed:
+            return frame.filter_footer(self.note(), cells)
         actions = footer_actions(("list", self.SCOPE, "app"))
         first = self.first
         if first:
@@ -275,7 +279,7 @@ class FrameScreen(Screen[None]):
         """Lets go of the queues once another screen is seen: it comes back with the picture of then."""
         if self in self.console.screen_stack:
             return
-        self.picture = Picture()
+        self.feed_state = FeedState()
         for view in self.query(LineList):
             view.rest()
         for panel in self.query(Lines):
@@ -333,12 +337,18 @@ class FrameScreen(Screen[None]):
 
         return export.in_memory(self.exported())
 
+    @property
+    def is_filter_typed(self) -> bool:
+        """Whether the filter has the keys: then those of lists, screens and the app do nothing."""
+        return isinstance(self.focused, TextField)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a key is ours: while something is typed, it is a letter of that."""
-        if action != "at_once":
-            return super().check_action(action, parameters)
-        offered = parameters[0] != "filter" or any(known.id == "filter" for known in of_scope(self.SCOPE))
-        return offered and not isinstance(self.focused, TextField)
+        """Return whether a key may act: while the filter is typed, only esc does."""
+        if self.is_filter_typed:
+            return (action, *parameters) == ("do", "back")
+        return action != "at_once" or parameters[0] != "filter" or any(
+            known.id == "filter" for known in of_scope(self.SCOPE)
+        )  # fmt: skip
 
     def action_at_once(self, action: str) -> None:
         """Does what takes the keys that follow."""
@@ -369,7 +379,7 @@ class FrameScreen(Screen[None]):
             self._show_filter(box, on=False)
             self.wrong = None
             self._draw_wrong("")
-            self.main_list.focus()
+            self.set_focus(self.main_list)
         self.filter_changed()
 
     def filter_changed(self) -> None:
@@ -410,7 +420,8 @@ class FrameScreen(Screen[None]):
         self._take_filter(event.value)
         if self.wrong is None:
             self._show_filter(event.input, on=bool(event.value))
-            self.main_list.focus()
+            self.set_focus(self.main_list)
+            self.draw_frame()
 
     def on_key(self) -> None:
         """Rows do not move under someone who presses keys."""
@@ -422,13 +433,14 @@ class FrameScreen(Screen[None]):
     def _why_not_copy(self) -> str:
         return "" if self.copied()[1] else "nothing under the cursor"
 
-    def _why_not_write(self) -> str:
+    def why_not_write(self) -> str:
+        """Return why nothing can be exported."""
         if not self.lists():
-            return "nothing to write"
-        return f"{self.console.busy} goes on" if self.console.busy else ""
+            return "nothing to export"
+        return f"{self.console.busy} in progress" if self.console.busy else ""
 
     def _why_not_context(self) -> str:
-        return "" if self.console.contexts.configured else "no qdeck.toml names another"
+        return "" if self.console.contexts.configured else "no other context in qdeck.toml"
 
     HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {
         "back": back(CANCEL, CLEAR_FILTER),
@@ -438,10 +450,10 @@ class FrameScreen(Screen[None]):
         ),
         "filter": ActionHandler(run=open_filter, reason=_why_not_filter),
         "copy": ActionHandler(run=copy, reason=_why_not_copy),
-        "write": ActionHandler(run=write, reason=_why_not_write),
+        "write": ActionHandler(run=write, reason=why_not_write),
         "freeze": ActionHandler(
             run=lambda screen: screen.console.toggle_freeze(),
-            label=lambda screen: "go on" if screen.console.frozen_ms else "",
+            label=lambda screen: "resume" if screen.console.frozen_ms else "",
         ),
         "context": ActionHandler(run=lambda screen: screen.console.action_do("context"), reason=_why_not_context),
     }

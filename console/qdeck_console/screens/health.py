@@ -13,7 +13,7 @@ from qdeck_console.actions import DEAD, HEALTH, QUEUES, STUCK, WORKERS, ActionHa
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
 from qdeck_console.presenters.health import CheckRow, ServerHealth
-from qdeck_console.presenters.parts import in_height, section
+from qdeck_console.presenters.line_parts import in_height, section
 from qdeck_console.presenters.server import RefreshCost, Trips
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
@@ -74,24 +74,24 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
     def _judged(self, snapshot: Snapshot) -> list[CheckRow]:
         data = self.data or ServerHealth()
         facts = present_server.facts_of(
-            snapshot, data.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms, tasks=data.tasks
+            snapshot, data.vitals, self._trips, self._cost(), here_ms=self.feed_state.read_ms, tasks=data.tasks
         )
         return self._since.dated(present.rows(snapshot, facts), snapshot.at_ms, data.dated)
 
     def _cost(self) -> RefreshCost:
         commands, sent = self.console.cost.per_second()
-        return RefreshCost(commands=commands, sent_bytes=sent, took_s=self.picture.took_s)
+        return RefreshCost(commands=commands, sent_bytes=sent, took_s=self.feed_state.took_s)
 
     def draw(self, *, fresh: bool) -> None:
         """Draw the checks, the verdict above them and the server beside them."""
-        snapshot = self.picture.snapshot
+        snapshot = self.feed_state.snapshot
         self._rows = self._judged(snapshot) if snapshot else ()
         self.draw_list()
         self._draw_summary(snapshot)
 
     def beside(self, cells: int, height: int) -> Sequence[Line]:
         """Return the server."""
-        snapshot = self.picture.snapshot
+        snapshot = self.feed_state.snapshot
         return in_height(self._server(snapshot, cells), height, cells) if snapshot else ()
 
     def groups(self, rows: Sequence[CheckRow]) -> list[RowGroup[CheckRow]]:
@@ -99,7 +99,7 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         found = [
             RowGroup(group, partial(_head, label, role, count)) for label, role, count, group in present.heads(rows)
         ]
-        snapshot = self.picture.snapshot
+        snapshot = self.feed_state.snapshot
         if snapshot and self.size.width < WIDE:
             lines = self._server(snapshot, max(30, min(70, self.size.width - 8)))[2:]
             text: list[Line] = [(("    ", "text"), *line) for line in lines]
@@ -116,13 +116,13 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
 
     def lines(self, row: CheckRow, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of a check."""
-        return present.row_lines(row, cells, at_cursor, hide=self.hide)
+        return present.row_lines(row, cells, at_cursor, naming=self.naming)
 
     def total_lines(self, rows: Sequence[CheckRow], _cells: int, height: int) -> Sequence[Line]:
         """Return how many checks there are, and whether some are below."""
         view = self.view
         more = ", more ↓" if view.scroll_offset.y < view.max_scroll_y else ""
-        words = f"{len(rows)} checks" if self.picture.snapshot else "…"
+        words = f"{len(rows)} checks" if self.feed_state.snapshot else "…"
         line: Line = (("    ", "text"), (words + more, "muted"))
         return ((), line) if height > 1 else (line,)
 
@@ -132,7 +132,7 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
 
     def _draw_summary(self, snapshot: Snapshot | None) -> None:
         panel = self.query_one("#summary", Lines)
-        lines = present.summary(snapshot, self._rows, max(40, self._list_cells), hide=self.hide) if snapshot else []
+        lines = present.summary(snapshot, self._rows, max(40, self._list_cells), naming=self.naming) if snapshot else []
         shows = self.is_tall and self.size.height >= len(self.view.listing.items) + len(lines)
         panel.display = shows and bool(lines)
         panel.styles.height = len(lines)
@@ -147,8 +147,8 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         if row is None:
             return "no check under the cursor"
         if row.status in (Status.HEALTHY, None):
-            return "it is fine" if row.status else "it is not known"
-        return "" if leads_to(row) else "the server itself: see its configuration"
+            return "the check passes" if row.status else "the result is unknown"
+        return "" if leads_to(row) else "see the configuration of the server"
 
     def open(self) -> None:
         """Open what is wrong: the dead letters, the stuck jobs, or the queue."""
@@ -160,7 +160,7 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
 
     def lists(self) -> bool:
         """Whether there is something to write."""
-        return self.picture.snapshot is not None
+        return self.feed_state.snapshot is not None
 
     def to_export(self) -> Export:
         """Return what `w` writes: the whole report, as `qdeck health` gives it."""
@@ -180,7 +180,7 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
 
     HANDLERS: ClassVar = {
         **ListScreen.HANDLERS,
-        "open": ActionHandler(run=open, reason=_why_not_open, label=lambda _screen: "open what is wrong"),
+        "open": ActionHandler(run=open, reason=_why_not_open, label=lambda _screen: "open the cause"),
         "tasks": ActionHandler(run=lambda screen: screen.console.open_temporary_queues()),
     }
 

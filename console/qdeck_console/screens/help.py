@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
-from qdeck_console.commanding import PaletteCommand, found
 from qdeck_console.format import Line, fit, length
+from qdeck_console.palette_actions import PaletteCommand, found
 from qdeck_console.presenters import help as present
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import cut_end
@@ -53,7 +53,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
         """A title, the keys in columns, and the same as a list while it is searched."""
         with Vertical(id="help"):
             yield Lines(id="title", ground="panel")
-            yield TextField(id="words", placeholder="part of a name or of what it does")
+            yield TextField(id="words", placeholder="part of a key, a name or its help")
             yield Lines(id="keys", ground="panel")
             yield Choices(id="choices")
 
@@ -112,7 +112,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
         tab = self._below.tab.capitalize()
 
         def title(cells: int, _height: int) -> list[Line]:
-            what = "   what the keys do here" if cells >= 70 else ""
+            what = "   keys of this screen" if cells >= 70 else ""
             left: Line = ((tab, "strong bold"), (what, "muted"), (f"   {more}", "faint"))
             right: Line = (
                 ("/", "accent bold"), (" search  ", "muted"), ("enter", "accent bold"), (" do  ", "muted"),

@@ -1,4 +1,4 @@
-"""One job on a page of its own: payload, relations, every try with its error, and its output."""
+"""One job on a page of its own: payload, relations, every attempt with its error, and its output."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from textual.containers import Vertical
 
 from qdeck import QdeckError, UnknownJob
 from qdeck_console.actions import JOB, ActionHandler
-from qdeck_console.insight import JobAround, JobInsight
 from qdeck_console.presenters import job_page as present
 from qdeck_console.presenters import job_past as past
 from qdeck_console.presenters.job_detail import trouble
-from qdeck_console.screens.back import CLOSE, back
-from qdeck_console.screens.frame import WIDE, FrameScreen
+from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.job_actions import JOB_HANDLERS, JobActing
-from qdeck_console.screens.lists import ReadingScreen
-from qdeck_console.widgets.items import indented
+from qdeck_console.screens.lists import PageScreen, ReadingScreen
+from qdeck_console.selected_queue import JobAround, JobInsight
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
-from qdeck_console.widgets.more import More
+from qdeck_console.widgets.list_items import indented
+from qdeck_console.widgets.overflow_line import More
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +33,8 @@ WIDEST = 120
 LEFT = 64
 
 
-class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
-    """All about one job, live."""
+class JobScreen(JobActing, PageScreen, ReadingScreen[JobAround | UnknownJob]):
+    """The page of a job, refreshed each second."""
 
     SCOPE = JOB
 
@@ -46,22 +45,22 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
         self._insight = JobInsight()
         self._seen: JobAround | None = None
         self._gone = False
-        self._try: int | None = None  # the last one, until another is chosen
+        self._chosen: int | None = None  # the last failed attempt, until another is chosen
         self._folded: set[str] = set()
         self._unfolded = False
 
     @property
     def tab(self) -> str:
-        """The screen it was opened from."""
+        """The screen from which it was opened."""
         return self._tab
 
     @property
     def query_key(self) -> str:
-        """What the feed reads for it."""
+        """The key of its query."""
         return f"job/{self.queue}/{self.job_id}"
 
     def body(self) -> Sequence[Widget]:
-        """What it is at the left, what happened to it at the right; on narrow terminals one below the other."""
+        """Return the payload at the left, the history at the right; on narrow terminals one below the other."""
         left, right = LineList(id="list"), LineList(id="past")
         return (
             Lines(id="job-head"),
@@ -70,7 +69,7 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
         )
 
     async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> JobAround | UnknownJob:
-        """Read this job, and those around it."""
+        """Read this job, its dependencies and its dependents."""
         try:
             return await self._insight.look(reader, self.queue, self.job_id)
         except UnknownJob as error:
@@ -81,7 +80,7 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
         return self._seen.job if self._seen is not None else None
 
     def targets(self) -> tuple[JobRecord, ...]:
-        """This job, as it was seen."""
+        """Return this job, as it was read."""
         return () if self._job is None or self._gone else (self._job,)
 
     @property
@@ -90,21 +89,21 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
         return self.size.width >= WIDE
 
     @property
-    def chosen_try(self) -> int:
-        """The try whose error is shown."""
-        count = len(past.tries(self._job)) if self._job is not None else 0
-        return count - 1 if self._try is None else min(self._try, count - 1)
+    def chosen_attempt(self) -> int:
+        """The failed attempt whose error is shown."""
+        count = len(past.failed(self._job)) if self._job is not None else 0
+        return count - 1 if self._chosen is None else min(self._chosen, count - 1)
 
     def draw(self, *, fresh: bool) -> None:
-        """Draws the job; one that is gone says so and stays readable."""
+        """Draw the job; one that is gone stays readable, with a notice."""
         data = self.data
         notice: list[Line] = []
         if isinstance(data, JobAround):
             self._seen, self._gone = data, False
         elif data is not None:
             self._gone = True
-            words = "what was read last is below" if self._job is not None else "nothing of it was read before"
-            notice = [(("    ", "text"), (f"gone: its queue does not have it any more; {words}", "warn"))]
+            words = "; its last known state is below" if self._job is not None else ""
+            notice = [(("    ", "text"), (f"the job is no longer stored{words}", "warn"))]
         self._draw_head(notice)
         left, right = self._panes()
         self._show("#list", left if self.is_wide else [*right, ("", ()), *left])
@@ -112,13 +111,13 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
 
     def _draw_head(self, notice: list[Line]) -> None:
         job, now_ms = self._job, self.now_ms
-        hide = self.hide
+        naming = self.naming
 
         def make(_cells: int, _height: int) -> Sequence[Line]:
             cells = self.size.width - 5
             if job is None:
                 return notice or ((("    …", "ghost"),),)
-            lines = present.header(job, cells, now_ms=now_ms, hide=hide)
+            lines = present.header(job, cells, now_ms=now_ms, naming=naming)
             return [*((("    ", "text"), *line) for line in lines), *notice, ()]
 
         head = self.query_one("#job-head", Lines)
@@ -136,10 +135,10 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
         now_ms = self.now_ms
         left = [
             *present.tree(job, cells, self._folded),
-            *present.relations(job, cells, hide=self.hide, now_ms=now_ms, related=seen.related, kin=seen.kin),
+            *present.relations(job, cells, naming=self.naming, now_ms=now_ms, related=seen.related, kin=seen.kin),
             *present.facts(job, cells),
         ]
-        chosen = self.chosen_try if self.chosen_try >= 0 else None
+        chosen = self.chosen_attempt if self.chosen_attempt >= 0 else None
         right = past.timeline(job, beside, chosen=chosen, now_ms=now_ms)
         if chosen is not None:
             right += past.error(job, chosen, beside, unfolded=self._unfolded)
@@ -150,18 +149,18 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
         self.query_one(where, LineList).show(Listing(items, indented), self.painter)
 
     def _why_not_pane(self) -> str:
-        return "" if self.is_wide else "there is one pane"
+        return "" if self.is_wide else "both parts are in one pane"
 
-    def _why_no_tries(self) -> str:
-        count = len(past.tries(self._job)) if self._job is not None else 0
-        return "" if count > 1 else "it failed once" if count else "it did not fail"
+    def _why_no_others(self) -> str:
+        count = len(past.failed(self._job)) if self._job is not None else 0
+        return "" if count > 1 else "only one attempt failed" if count else "no attempt failed"
 
     def _why_not_earlier(self) -> str:
-        return self._why_no_tries() or ("that is the first try" if self.chosen_try == 0 else "")
+        return self._why_no_others() or ("this is the first attempt" if self.chosen_attempt == 0 else "")
 
     def _why_not_later(self) -> str:
-        last = len(past.tries(self._job)) - 1 if self._job is not None else 0
-        return self._why_no_tries() or ("that is the last try" if self.chosen_try == last else "")
+        last = len(past.failed(self._job)) - 1 if self._job is not None else 0
+        return self._why_no_others() or ("this is the last attempt" if self.chosen_attempt == last else "")
 
     def to_other_pane(self) -> None:
         """Give the keys to the other pane."""
@@ -169,13 +168,13 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
         (right if left.has_focus else left).focus()
 
     def turn(self, step: int) -> None:
-        """Show the error of another try."""
-        self._try = self.chosen_try + step
+        """Show the error of another failed attempt."""
+        self._chosen = self.chosen_attempt + step
         self.draw(fresh=False)
 
-    def on_line_list_opened(self, event: LineList.Opened) -> None:
-        """Fold or unfold, or open a job that this one has to do with."""
-        key = event.key
+    def open(self) -> None:
+        """Fold or unfold, or open a job that this one depends on or that depends on it."""
+        key = self.focused.cursor if isinstance(self.focused, LineList) else ""
         if key.startswith("p/"):
             self._folded ^= {key}
         elif key == "traceback":
@@ -194,10 +193,10 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
         if found:
             self.console.open_job(found[0].ref, found[0].id)
         else:
-            self.console.say(f"no queue has {job_id} any more", "warn", "▲")
+            self.console.say(f"no queue has job {job_id}", "warn", "▲")
 
     def copied(self) -> tuple[str, str]:
-        """What `y` takes: the value under the cursor when it is one of the payload, else the id."""
+        """Return what `y` copies: the value under the cursor when it is one of the payload, else the id."""
         view = self.query_one("#list", LineList)
         if self._job is not None and view.has_focus and view.cursor.startswith("p/") and view.cursor != "p/":
             value = present.value_at(self._job, view.cursor)
@@ -206,20 +205,19 @@ class JobScreen(JobActing, ReadingScreen[JobAround | UnknownJob]):
         return "id", self.job_id
 
     def lists(self) -> bool:
-        """Whether there is something to write."""
+        """Return whether there is something to export."""
         return self._job is not None
 
     def exported(self) -> list[object]:
-        """What `w` writes: all about the job."""
+        """Return what `w` exports: all about the job."""
         return [self._job] if self._job is not None else []
 
     HANDLERS: ClassVar = {
-        **FrameScreen.HANDLERS,
+        **PageScreen.HANDLERS,
         **JOB_HANDLERS,
         # Opening is for lines that have something below them: it is not in the footer.
-        "open": ActionHandler(run=lambda screen: screen.draw(fresh=False), offered=lambda _screen: False),
+        "open": ActionHandler(run=open, offered=lambda _screen: False),
         "next": ActionHandler(run=to_other_pane, reason=_why_not_pane, offered=lambda screen: screen.is_wide),
         "earlier": ActionHandler(run=lambda screen: screen.turn(-1), reason=_why_not_earlier),
         "later_try": ActionHandler(run=lambda screen: screen.turn(1), reason=_why_not_later),
-        "back": back(CLOSE),
     }

@@ -1,4 +1,4 @@
-"""Acting on jobs from any screen that has some under its hands: one, those that are marked, or all that match."""
+"""The actions on jobs, for any screen that lists or shows jobs: on one, on the marked ones, or on all that match."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck import QdeckError
 from qdeck.admin import PRIORITIES, Feature, PlanEntry, Verb, difference, has_feature, new_body
 from qdeck_console.actions import ActionHandler, verb_of
-from qdeck_console.leaving import Left
+from qdeck_console.departed_jobs import GoneJob
 from qdeck_console.operations import OperationRequest, outcome
 from qdeck_console.screens.editor import edit
 from qdeck_console.screens.frame import FrameScreen
@@ -36,7 +36,7 @@ class JobActing(FrameScreen):
     """A screen whose jobs can be acted on."""
 
     def targets(self) -> tuple[JobRecord, ...]:
-        """Return the jobs that are pointed at, as they were seen."""
+        """Return the jobs that an action is for, as they were read."""
         raise NotImplementedError
 
     def pointed(self) -> object | None:
@@ -44,15 +44,15 @@ class JobActing(FrameScreen):
         return self.main_list.row
 
     def everything(self) -> tuple[OperationRequest, int | None] | None:
-        """Return all that match, when that was asked for: what to plan (its verb does not matter), and how many."""
+        """Return all that match, when all are marked: what to plan (its verb does not matter), and how many."""
         return None
 
     def why_no_targets(self) -> str:
-        """Return why nothing can be done to the targets, whatever it is."""
+        """Return why no action is possible on the targets."""
         return ""
 
     def acted(self) -> None:
-        """Something was done to the targets."""
+        """Follow an action on the targets."""
 
 
 def why_not_act(action: str, screen: JobActing) -> str:
@@ -66,7 +66,7 @@ def why_not_act(action: str, screen: JobActing) -> str:
     jobs = screen.targets()
     if not jobs:
         row = screen.pointed()
-        return f"it {row.why}" if isinstance(row, Left) else "no job under the cursor"
+        return f"it {row.why}" if isinstance(row, GoneJob) else "no job under the cursor"
     if action == "edit" and len(jobs) > 1:
         return _ONE
     theirs = next((job for job in jobs if not job.has(Feature.STATES)), None)
@@ -89,7 +89,7 @@ def _why_not_all(action: str, screen: JobActing, asked: OperationRequest) -> str
 
 def _foreign_of(screen: JobActing, asked: OperationRequest) -> str | None:
     """Return the one adapter that all queues of a request are of, where it says for which states its verbs are."""
-    judged = screen.picture.judged
+    judged = screen.feed_state.judged
     adapters = {entry.row.adapter for entry in map(judged.of, asked.queues) if entry is not None}
     name = adapters.pop() if len(adapters) == 1 else None
     return None if name is None or has_feature(name, Feature.STATES) else name
@@ -105,7 +105,7 @@ def _label(action: str, screen: JobActing) -> str:
 
 
 def _act(action: str, screen: JobActing) -> None:
-    """Do a verb to the targets."""
+    """Start an operation on the targets."""
     verb, everything = VERBS[action], screen.everything()
     jobs = screen.targets()
     priority = _next_priority(jobs[0].priority if jobs else None, action) if verb is Verb.REPRIORITISE else None
@@ -115,13 +115,13 @@ def _act(action: str, screen: JobActing) -> None:
         asked = everything[0]
         request = OperationRequest(
             verb=verb, queues=asked.queues, where=asked.where, states=asked.states, stuck=asked.stuck,
-            priority=priority,
+            priority=priority, matched=everything[1],
         )  # fmt: skip
     screen.console.operator.start(request, after=screen.acted)
 
 
 def _open_editor(screen: JobActing) -> None:
-    """Open the payload in an editor; a dead letter then runs again."""
+    """Open the payload in an editor; a dead letter is then retried."""
     [job] = screen.targets()
     screen.console.operator.run(_edit(screen.console, job), "edit")
 
@@ -131,7 +131,7 @@ def _states(action: str) -> tuple[str, ...]:
 
 
 def _next_priority(now: int | None, action: str) -> int:
-    """The next of the named priorities, in the one direction or the other."""
+    """Return the next of the named priorities, in either direction."""
     current = PRIORITIES["NORMAL"] if now is None else now
     if action == "sooner":
         return max((step for step in _STEPS if step < current), default=_STEPS[0])
@@ -155,10 +155,10 @@ async def _edit(console: Console, job: JobRecord) -> None:
 
     after = await edit(console, f"Payload of {job.id}", draft.text(), check)
     if after is None:
-        console.say("nothing was changed", "muted", "")
+        console.say("not edited: no change", "muted", "")
         return
     if console.is_over:
-        console.say("the 30 minutes are over", "warn", "▲")
+        console.say("not edited: the 30 minutes are over", "warn", "▲")
         return
     try:
         result = await console.writer.edit(draft, after)
@@ -179,4 +179,4 @@ JOB_HANDLERS: Final = {
     },
     "edit": ActionHandler(run=_open_editor, reason=partial(why_not_act, "edit")),
 }
-"""What the actions on jobs do, on any screen that has some under its hands."""
+"""The handlers of the actions on jobs."""

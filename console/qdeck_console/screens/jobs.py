@@ -9,17 +9,16 @@ from textual.containers import Vertical
 
 from qdeck.admin import NATIVE, Feature, JobRecord, Snapshot, State, Verb, newest_first
 from qdeck_console.actions import JOBS, QUEUES, ActionHandler
-from qdeck_console.leaving import Left
+from qdeck_console.job_sources import JobSource, ListedJobs, source
 from qdeck_console.operations import OperationRequest
 from qdeck_console.presenters import jobs as present
-from qdeck_console.presenters.job_detail import gone_lines, job_lines
-from qdeck_console.presenters.parts import MARGIN, name_parts
-from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
+from qdeck_console.presenters.job_detail import job_lines
+from qdeck_console.presenters.line_parts import MARGIN, name_parts
+from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
 from qdeck_console.screens.job_actions import JOB_HANDLERS
-from qdeck_console.screens.job_list import JobListScreen, JobsInSight
+from qdeck_console.screens.job_list import JobListScreen
 from qdeck_console.screens.queue_actions import PAUSE, QueueActing
-from qdeck_console.screens.target import ask_target
-from qdeck_console.sources import JobSource, source
+from qdeck_console.screens.target_queue import ask_target
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import LineList, Lines
 
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from qdeck.admin import AsyncReader, QueueRef, QueueRow
+    from qdeck.admin import AsyncReader, JobDetail, QueueRef, QueueRow
+    from qdeck_console.departed_jobs import GoneJob
     from qdeck_console.format import Line
-    from qdeck_console.widgets.lines import Item
+    from qdeck_console.presenters.table import Table
 
 
 TO_QUEUES: Final = BackStep(
@@ -38,7 +38,7 @@ TO_QUEUES: Final = BackStep(
 )
 
 
-class JobsScreen(JobListScreen[JobsInSight], QueueActing):
+class JobsScreen(JobListScreen[ListedJobs], QueueActing):
     """One list per state of a queue."""
 
     TAB = SCOPE = JOBS
@@ -74,8 +74,8 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
 
     @property
     def row(self) -> QueueRow | None:
-        """The queue as the last picture has it."""
-        return self._row_of(self.queue, self.picture.snapshot)
+        """The queue at the last refresh."""
+        return self._row_of(self.queue, self.feed_state.snapshot)
 
     @staticmethod
     def _row_of(queue: QueueRef | None, snapshot: Snapshot | None) -> QueueRow | None:
@@ -91,11 +91,6 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
         """Whether the newest come first."""
         return newest_first(self.state, self.newest.get(self.state))
 
-    @property
-    def seen(self) -> JobsInSight:
-        """What was read of this list."""
-        return self.data or JobsInSight()
-
     def source(self) -> JobSource | None:
         """The list of this queue and state."""
         if self.queue is None:
@@ -107,9 +102,9 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
             self._source = (asked, made)
         return self._source[1]
 
-    async def read(self, _reader: AsyncReader, snapshot: Snapshot) -> JobsInSight:
-        """Read the part of the list that is in sight."""
-        return await self.read_list() if self._row_of(self.queue, snapshot) is not None else JobsInSight()
+    async def read(self, _reader: AsyncReader, snapshot: Snapshot) -> ListedJobs:
+        """Read the visible part of the list."""
+        return await self.read_list() if self._row_of(self.queue, snapshot) is not None else ListedJobs()
 
     def on_screen_resume(self) -> None:
         """Begins with the fullest queue when none was chosen."""
@@ -124,53 +119,50 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the queue and its states, then the list."""
-        if self.queue is None and self.picture.snapshot is not None and self.picture.snapshot.queues:
+        if self.queue is None and self.feed_state.snapshot is not None and self.feed_state.snapshot.queues:
             self._choose_any()
             return
         self.query_one("#heading", Lines).show(self._title, self.painter)
-        self.draw_list(fresh=fresh)
+        self.draw_list()
+        self.read_lacking(fresh=fresh)
 
     def _title(self, cells: int, height: int) -> Sequence[Line]:
         if self.queue is None:
             return ()
-        entry = self.picture.judged.of(self.queue)
+        entry = self.feed_state.judged.of(self.queue)
         return (
-            present.title_line(self.queue, entry, cells, hide=self.hide),
+            present.title_line(self.queue, entry, cells, naming=self.naming),
             present.states_line(self.state, entry, cells),
             (),
         )[:height]
 
-    def head(self, cells: int) -> Line:
-        """The heads of the columns."""
-        return present.TABLES[self.state].head(cells)
+    @property
+    def table(self) -> Table[JobRecord, int]:
+        """The columns of this state."""
+        return present.TABLES[self.state]
 
-    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-        """The line of a job."""
-        now_ms = self.now_ms
-        if isinstance(item.row, JobRecord):
-            return (present.TABLES[self.state].line(item.row, cells, now_ms, at_cursor=at_cursor),)
-        return (present.left_line(item.row, cells, self.now_ms),) if isinstance(item.row, Left) else ()
-
-    def total_words(self) -> str:
-        """Which part of the list is in sight."""
+    def total(self, rows: Sequence[JobRecord | GoneJob]) -> str:
+        """Return which part of the list is visible."""
+        if not rows:
+            return ""
         row = self.row
         of = getattr(row, self.state.value) if row is not None else None
-        words = present.range_words(self.seen.part, *self.visible_rows(), of)
+        words = present.range_words(self.part, *self.visible_rows(), of)
         adapter = NATIVE if row is None else row.adapter
         return f"{words}  ·  {present.order_words(self.state, adapter, newest=self.is_newest)}"
 
     def empty_lines(self) -> Sequence[Line]:
         """What is said when there is nothing to show."""
         margin = (" " * (MARGIN + 3), "text")
-        part, row = self.seen.part, self.row
+        part, row = self.part, self.row
         if self.queue is None:
             return (
                 (margin, ("no queue yet", "strong bold")),
-                (margin, ("it appears here with its first job", "muted")),
+                (margin, ("a queue appears with its first job", "muted")),
             )
         if row is None:
-            told = (margin, ("no queue of this name is on the server; 1 has those that are", "muted"))
-            return ((margin, ("this queue is gone", "strong bold")), told)
+            told = (margin, ("1 lists the queues of this server", "muted"))
+            return ((margin, ("this queue no longer exists", "strong bold")), told)
         if row.problem is not None:
             return (
                 (margin, ("this queue cannot be read", "bad bold")),
@@ -179,27 +171,22 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
         if self.filter_text:
             words = "no job matches; esc clears the filter"
             if not part.exact:
-                words = f"{part.scanned:,} looked at, none matches yet"
+                words = f"no match in the first {part.scanned:,} jobs"
             return ((margin, (words, "muted")),)
         return (
-            (margin, (f"no job is {self.state.value} here", "strong bold")),
-            (margin, ("tab", "accent bold"), (" shows the next state that has some", "muted")),
+            (margin, (f"no {self.state.value} jobs", "strong bold")),
+            (margin, ("tab", "accent bold"), (" shows the next state with jobs", "muted")),
         )
 
-    def side(self, cells: int, height: int) -> Sequence[Line]:
-        """The job under the cursor."""
-        gone, detail = self.gone(), self.detail()
-        if gone is not None:
-            return gone_lines(gone, cells, self.now_ms)
-        if detail is None:
-            return ((("…", "ghost"),),) if self.view.row is not None else ()
-        return job_lines(detail, cells, now_ms=self.now_ms, hide=self.hide)
+    def about(self, job: JobDetail, cells: int) -> Sequence[Line]:
+        """Return all about the job under the cursor."""
+        return job_lines(job, cells, now_ms=self.now_ms, naming=self.naming)
 
     def everything(self) -> tuple[OperationRequest, int | None] | None:
         """All jobs of this list that match."""
         if not self.view.all_marked or self.queue is None:
             return None
-        part = self.seen.part
+        part = self.part
         request = OperationRequest(
             verb=Verb.CANCEL, queues=(self.queue,), where=self.filter_text, states=(self.state.value,)
         )
@@ -222,8 +209,8 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
 
     def _why_not_order(self) -> str:
         if self.state is State.READY:
-            return "ready jobs are in the order in which they run"
-        return "" if self.row is None or self.row.has(Feature.ORDER) else f"{self.row.adapter} has one order"
+            return "ready jobs are listed in the order they run"
+        return "" if self.row is None or self.row.has(Feature.ORDER) else f"jobs of {self.row.adapter} have one order"
 
     def change_order(self) -> None:
         """Show the newest first, or the oldest."""
@@ -239,8 +226,8 @@ class JobsScreen(JobListScreen[JobsInSight], QueueActing):
         if self.queue is None:
             return
         count = f"{len(jobs):,} jobs" if len(jobs) > 1 else "1 job"
-        what = "all that match" if everything is not None else count
-        where = " ▸ ".join(name_parts(self.queue, hide=self.hide))
+        what = "all matching jobs" if everything is not None else count
+        where = " ▸ ".join(name_parts(self.queue, naming=self.naming))
         target = await ask_target(self.console, f"Move {what} of {where}", self.queue)
         if target is None:
             return

@@ -1,7 +1,7 @@
 """A list of what the server has, each second anew: rows of a table, perhaps in groups, with one of them beside.
 
 A screen says what its list is made of (`ListSpec`), how it is read, and what its actions do; this draws the list,
-searches it and follows the cursor. `docs/guides/new-screen.md` has a whole one.
+searches it and follows the cursor. `docs/how-to/add-a-screen.md` has a whole one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from qdeck_console.actions import ActionHandler
 from qdeck_console.feed import Query
 from qdeck_console.format import counted
 from qdeck_console.presenters.empty_state import EmptyState, empty_state_lines
-from qdeck_console.presenters.parts import MARGIN
+from qdeck_console.presenters.line_parts import MARGIN
 from qdeck_console.presenters.table import Table
-from qdeck_console.screens.back import CLOSE, back
 from qdeck_console.screens.frame import UNREAD, FrameScreen
-from qdeck_console.widgets.items import page_of
-from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+from qdeck_console.screens.go_back import CLOSE, back
+from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
+from qdeck_console.widgets.list_items import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RowT = TypeVar("RowT")
 DataT = TypeVar("DataT")
 NOTHING_OPENS: Final[ActionHandler[Any]] = ActionHandler(
-    run=lambda _screen: None, reason=lambda _screen: "nothing opens here", offered=lambda _screen: False
+    run=lambda _screen: None, reason=lambda _screen: "nothing to open", offered=lambda _screen: False
 )
 
 
@@ -51,8 +51,8 @@ def lines_without_cursor(lines: Sequence[Line]) -> Listing:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup(Generic[RowT]):
-    """Rows below a head, which is drawn in so many cells; `apart`: with a blank line before it in any window. `text`:
-    lines below the head that are no rows; `foot`: a line below the rows.
+    """Rows below a head. `apart`: with a blank line before it, however low the window. `text`: lines of text below the
+    head; `foot`: a line below the rows.
     """
 
     rows: Sequence[RowT]
@@ -67,7 +67,7 @@ class ReadingScreen(FrameScreen, Generic[DataT]):
 
     @abstractmethod
     async def read(self, reader: AsyncReader, snapshot: Snapshot) -> DataT:
-        """Read what the screen shows besides the queues, each second while it is in sight."""
+        """Read what the screen shows besides the queues, each second while it is visible."""
 
     def to_read(self) -> Query[DataT]:
         """Return what the feed shall read, by whatever reader there is then."""
@@ -75,8 +75,8 @@ class ReadingScreen(FrameScreen, Generic[DataT]):
 
     @property
     def data(self) -> DataT | None:
-        """What was read last; none until it was, and while the picture in sight is another screen's."""
-        return cast("DataT", self.picture.result) if self.picture.result_of == self.query_key else None
+        """What was read last; None until then, and while the feed reads for another screen."""
+        return cast("DataT", self.feed_state.result) if self.feed_state.result_of == self.query_key else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +102,21 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
     # What a list may have besides.
 
     @property
-    def table(self) -> Table[RowT, Any]:
+    def table(self) -> Table[Any, Any]:
         """The columns."""
         return self.LIST.table
 
     def head(self, cells: int) -> Line:
         """Return the heads of the columns."""
         return self.table.head(cells)
+
+    def heads(self, cells: int, *, has_rows: bool) -> Sequence[Line]:
+        """Return the lines above the list."""
+        return (self.head(cells),) if has_rows else ()
+
+    def count_line(self, words: str) -> Line:
+        """Return the line below the list."""
+        return (("    ", "text"), (words, "muted"))
 
     def row_view(self) -> Any:
         """Return what all rows are drawn with."""
@@ -174,27 +182,35 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
     def draw_list(self) -> None:
         """Draw the list, its total, and the row under the cursor."""
         rows = self.matching()
-        listing = Listing(self.items(rows), self._item_lines)
-        if self.data is not None and not any(item.key for item in listing.items):
-            told = self.empty_lines()
-            listing = lines_without_cursor(told) if told else listing
-        self.view.show(listing, self.painter)
-        self.query_one("#head", Lines).show(lambda w, _h: (self.head(w),) if rows else (), self.painter)
+        listing = self.listing(rows)
+        items = listing.items
+        has_rows = len(items) > 0 if isinstance(items, Window) else any(item.key for item in items)
+        empty = () if has_rows or not self.is_read else self.empty_lines()
+        self.view.show(lines_without_cursor(empty) if empty else listing, self.painter)
+        self.query_one("#head", Lines).show(lambda w, _h: self.heads(w, has_rows=has_rows), self.painter)
         self.query_one("#total", Lines).show(partial(self.total_lines, rows), self.painter)
         self._draw_side()
 
     def total_lines(self, rows: Sequence[RowT], cells: int, height: int) -> Sequence[Line]:
         """Return the lines below the list."""
-        words = "…" if self.data is None else self.total(rows)
-        line: Line = UNREAD if self.is_unread else (("    ", "text"), (words, "muted"))
-        return below(line, cells, height)
+        words = self.total(rows) if self.is_read else "…"
+        return below(UNREAD if self.is_unread else self.count_line(words), cells, height)
 
     def empty_lines(self) -> Sequence[Line]:
         """Return what stands in the place of the list where nothing matches, or where there is nothing at all."""
         told = self.LIST.empty(self.data) if self.data is not None and not self.filter_text else None
         return empty_state_lines(told, self.view.size.width, self.view.size.height) if told is not None else ()
 
-    def items(self, rows: Sequence[RowT]) -> list[Item]:
+    @property
+    def is_read(self) -> bool:
+        """Whether it is known what the list has."""
+        return self.data is not None
+
+    def listing(self, rows: Sequence[RowT]) -> Listing:
+        """Return the list."""
+        return Listing(self.items(rows), self.item_lines)
+
+    def items(self, rows: Sequence[RowT]) -> Sequence[Item]:
         """Return the entries of the list."""
         return self.items_of(rows)
 
@@ -212,7 +228,8 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
                 items.append(Item("", 1, group.foot))
         return items
 
-    def _item_lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+    def item_lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        """Return the lines of an entry."""
         if item.key:
             return self.lines(cast("RowT", item.row), cells, at_cursor=at_cursor)
         return (item.row(cells) if callable(item.row) else cast("Line", item.row),)
@@ -226,13 +243,25 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         for pane in self.query("#side").results(Lines):
             pane.show(self.beside, self.painter)
 
-    def on_line_list_moved(self) -> None:
+    def on_line_list_moved(self, event: LineList.Moved) -> None:
+        """Draw what follows the cursor."""
+        self.moved(event)
+
+    def moved(self, _event: LineList.Moved) -> None:
+        """Draw what follows the cursor of a list."""
+        self.draw_cursor()
+
+    def draw_cursor(self) -> None:
         """Draw what follows the cursor; what it lacks is read at once."""
         self.query_one("#total", Lines).refresh_lines()
         self._draw_side()
         self.draw_frame()
         if self.lacks():
-            self.console.feed.poke()
+            self.fetch()
+
+    def fetch(self) -> None:
+        """Read at once, without waiting for the next refresh."""
+        self.console.feed.poke()
 
     def on_line_list_opened(self) -> None:
         """Open what is under the cursor, or say why not."""
@@ -277,7 +306,7 @@ class PageScreen(FrameScreen):
         "open": NOTHING_OPENS,
         "filter": ActionHandler(
             run=lambda _screen: None,
-            reason=lambda _screen: "there is nothing to filter",
+            reason=lambda _screen: "nothing to filter",
             offered=lambda _screen: False,
         ),
     }

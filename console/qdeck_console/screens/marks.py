@@ -1,4 +1,4 @@
-"""Lists of jobs: marks, what is done to the marked jobs, and what is told of them."""
+"""Lists of jobs: marks, the actions on marked jobs, and their counts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from qdeck.admin import JobRecord
 from qdeck_console.actions import ActionHandler
-from qdeck_console.screens.back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, back
+from qdeck_console.format import counted
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, back
 from qdeck_console.screens.job_actions import JOB_HANDLERS, JobActing
 
 if TYPE_CHECKING:
@@ -17,50 +18,48 @@ if TYPE_CHECKING:
 
 
 class MarkingScreen(JobActing):
-    """A list of jobs whose entries can be marked and acted on."""
+    """A list whose jobs can be marked and acted on."""
 
     LANGUAGE: ClassVar[bool] = True
 
     def has_jobs(self) -> bool:
-        """Whether there is something to mark."""
+        """Return whether there is something to mark."""
         raise NotImplementedError
 
     def count_line(self, words: str) -> Line:
-        """Return the line below the list: how much there is, how many entries are below, and how many are marked."""
+        """Return the line below the list: how much there is, how many rows are below, and how many are marked."""
         more = f", {self.view.below:,} more ↓" if self.view.below else ""
         return (("    ", "text"), (words + more, "muted"), *self.marks_words())
 
     def job_of(self, row: object) -> JobRecord | None:
-        """The job that a row shows."""
+        """Return the job that a row shows."""
         return row if isinstance(row, JobRecord) else None
 
     def pointed(self) -> object | None:
-        """The row under the cursor."""
+        """Return the row under the cursor."""
         return self.view.row
 
     def targets(self) -> tuple[JobRecord, ...]:
-        """The marked jobs, else the one under the cursor."""
+        """Return the marked jobs, else the one under the cursor."""
         rows = list(self.view.marks.values()) or [self.view.row]
         return tuple(job for row in rows if (job := self.job_of(row)) is not None)
 
     def acted(self) -> None:
-        """Marks were for what was done."""
+        """Clear the marks after an action."""
         if self.is_mounted:
             self.view.clear_marks()
 
     def tell_dropped(self, count: int) -> None:
-        """Tells of marks that were taken away because their jobs are gone."""
+        """Report marks that were cleared because their jobs left the list."""
         if count:
-            many = f"{count:,} marked jobs are gone: their marks are"
-            words = "1 marked job is gone: its mark is" if count == 1 else many
-            self.console.say(f"{words} dropped", "warn", "▲")
+            self.console.say(f"{counted(count, 'marked job')} left the list", "warn", "▲")
 
     def marks_words(self) -> list[Piece]:
         """Return how many are marked, for the total."""
         return self.marked_words()
 
     def marked_words(self) -> list[Piece]:
-        """Return how many entries are marked, in words."""
+        """Return how many jobs are marked, in words."""
         view = self.view
         everything = self.everything()
         if everything is not None:
@@ -71,16 +70,16 @@ class MarkingScreen(JobActing):
         words, ends = f"{len(view.marks):,} marked", view.ranged
         if ends is not None:
             whole = ends[3] - ends[1] + 1
-            words += f" of {whole:,} in the range, v reads the others" if view.range_lacks else ", v ends the range"
+            words += f" of {whole:,}, v marks the rest" if view.range_lacks else ", v ends the range"
         return [("  ◆ ", "accent bold"), (words, "accent")]
 
     def clear_marks(self) -> None:
-        """Take all marks away."""
+        """Clear all marks."""
         self.view.clear_marks()
         self.draw(fresh=False)
 
     def mark(self) -> None:
-        """Mark the entry under the cursor."""
+        """Mark the job under the cursor."""
         self.view.toggle_mark()
         self.draw(fresh=False)
 
@@ -99,15 +98,15 @@ class MarkingScreen(JobActing):
         self.draw(fresh=False)
 
     def why_not_mark(self) -> str:
-        """Return why the entry under the cursor cannot be marked."""
+        """Return why the job under the cursor cannot be marked."""
         return self.why_no_row()
 
     def why_no_row(self) -> str:
-        """Return that nothing is under the cursor, if so."""
+        """Return that no job is under the cursor, if so."""
         return "" if self.view.row is not None else "no job under the cursor"
 
     def _why_not_mark_all(self) -> str:
-        return "" if self.has_jobs() else "there is none"
+        return "" if self.has_jobs() else "no jobs to mark"
 
     def open(self) -> None:
         """Open what is under the cursor."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from qdeck.admin import Code
 from qdeck_console.pace import Pace
 from qdeck_console.presenters.no_queues import no_queues_lines
-from qdeck_console.screens.lists import lines_without_cursor
 
 if TYPE_CHECKING:
-    from qdeck.admin import AsyncReader
+    from collections.abc import Sequence
+
+    from qdeck.admin import AsyncReader, Snapshot
     from qdeck_console.console import Console
-    from qdeck_console.widgets.lines import LineList, Listing
+    from qdeck_console.format import Line
+    from qdeck_console.widgets.lines import LineList
 
 AGAIN_S: Final = 5.0
 
@@ -29,12 +32,13 @@ class NoQueues:
             with self._pace.reading():
                 self._keys = await reader.count_keys()
 
-    def listing(self, console: Console, view: LineList) -> Listing:
-        """Return it as lines without a cursor."""
+    def lines(self, console: Console, view: LineList, snapshot: Snapshot | None) -> Sequence[Line]:
+        """Return its lines."""
+        findings = () if snapshot is None else snapshot.findings
         looked_for = [(adapter.name, adapter.about) for adapter in console.reader.adapters.shown]
-        lines = no_queues_lines(
+        return no_queues_lines(
             view.size.width or console.size.width, view.size.height or console.size.height,
             server=console.context.server, keys=self._keys, looked_for=looked_for,
             contexts=len(console.contexts.configured),
+            unread=[one.text for one in findings if one.code is Code.UNKNOWN_SYSTEM],
         )  # fmt: skip
-        return lines_without_cursor(lines)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from qdeck_console.commanding import PaletteCommand, found
 from qdeck_console.format import Line, Piece, fit, length
+from qdeck_console.palette_actions import PaletteCommand, found
 from qdeck_console.screens.chooser import Chooser
 from qdeck_console.text import cut_end, safe_text
 from qdeck_console.widgets.text_field import TextField
@@ -30,7 +30,7 @@ class PaletteScreen(Chooser[PaletteCommand]):
         Binding("shift+tab", "move(-1)", "up"),
         Binding("tab", "complete", "complete"),
     ]
-    HINTS = (("enter", "do it"), ("tab", "complete"), ("esc", "close"))
+    HINTS = (("enter", "run"), ("tab", "complete"), ("esc", "close"))
 
     def __init__(self, console: Console, below: FrameScreen, text: str = "") -> None:
         super().__init__(console)
@@ -38,7 +38,7 @@ class PaletteScreen(Chooser[PaletteCommand]):
 
     def head(self) -> Widget:
         """Return the field."""
-        return TextField(self._text, id="words", placeholder="a command; find ID, context NAME, live")
+        return TextField(self._text, id="words", placeholder="a command, such as find ID or live")
 
     def on_mount(self) -> None:
         """Show all commands."""
@@ -52,7 +52,7 @@ class PaletteScreen(Chooser[PaletteCommand]):
     def _search(self, text: str) -> None:
         wide = min(_WIDEST, max(76, self.size.width - 24))
         self.query_one("#palette").styles.width = wide + self.is_flat  # the frame has an edge at the right
-        self.offer(found(self._below.console, self._below, text), nothing="no command answers to that")
+        self.offer(found(self._below.console, self._below, text), nothing="no command matches")
 
     def option_line(self, command: PaletteCommand, cells: int) -> Line:
         """Return the line of a command: its name, what it does or why it cannot act, and its keys."""

@@ -51,7 +51,7 @@ class PromptField:
 
     def wrong(self, value: str) -> str:
         """Return what is wrong with a value."""
-        return self.check(value) if not self.exact else "" if value == self.exact else "needs the name"
+        return self.check(value) if not self.exact else "" if value == self.exact else "type the name"
 
     @property
     def rows(self) -> int:
@@ -73,7 +73,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         Binding("shift+tab", "tab(-1)", "previous", priority=True),
         Binding("down", "step(1)", "next", priority=True),
         Binding("up", "step(-1)", "previous", priority=True),
-        Binding("left,right,h,l", "turn", "other answer"),
+        Binding("left,right,h,l", "turn", "switch button"),
         Binding("enter", "choose", "choose"),
         Binding("q", "cancel", "cancel"),
     ]
@@ -87,7 +87,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         *,
         ask: Line = (),
         act: str = "",
-        go: str = "go on",
+        go: str = "continue",
         note: str = "",
     ) -> None:
         super().__init__(console)
@@ -151,7 +151,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         lost = len(kept) - room
         if lost > 0:
             tail = 1 + bool(self._fields)  # what undo can do, and what to type
-            told: Line = ((f"{lost + 1} more lines in a higher window", "warn"),)
+            told: Line = ((f"{lost + 1} more lines: enlarge the window", "warn"),)
             kept = [*kept[: room - tail - 1], told, *kept[-tail:]]
         return kept
 
@@ -190,15 +190,15 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         if not why:
             return key_hints(("enter", self._go), ("esc", "cancel"))
         if all(field.label for field in self._fields):  # then it is told beside the field
-            why = "needs what is asked for"
+            why = "type the name to confirm"
         return ((safe_text(why, limit=_INSIDE - 13), "warn"), ("  ", "text"), *key_hints(("esc", "cancel")))
 
     def _answers(self) -> list[Line]:
         """Return the buttons, and the keys that choose and give them."""
         is_ready, has_next = not self.wrong, len(self._fields) > 1
-        keys = [("enter", "give this answer")] if is_ready else []
+        keys = [("enter", self._act if self.on_act else safe_answer(self._act))] if is_ready else []
         if has_next != is_ready:
-            keys.append(("tab", "next" if has_next else "other answer"))
+            keys.append(("tab", "next" if has_next else "switch button"))
         hint = key_hints(*keys, ("esc", safe_answer(self._act).lower()))
         is_tall = self.app.size.height >= _ROOMY
         lines = [*[()] * self._buttons_at, tuple(self._buttons()), *[()] * is_tall, hint]
@@ -303,8 +303,10 @@ def live_question(console: Session, others: Sequence[Activity] = ()) -> Prompt:
         (safe_text(name), "strong bold"),
     )  # fmt: skip
     fields = [
-        PromptField(exact=name, hint="its name"),
-        PromptField(hint="why: a ticket, or a few words", check=lambda value: "" if value else "needs a reason"),
+        PromptField(exact=name, hint="context name"),
+        PromptField(
+            hint="reason: a ticket, or a few words", check=lambda value: "" if value else "a reason is required"
+        ),
     ]
-    ask: Line = (("Type ", "text"), (safe_text(name), "strong bold"), (" and why", "text"))
+    ask: Line = (("Type the context name ", "text"), (safe_text(name), "strong bold"), (" and a reason", "text"))
     return Prompt(console, head, live_lines(others), fields, ask=ask, act="Write for 30 minutes")

@@ -10,14 +10,14 @@ from textual.containers import Vertical
 from qdeck.admin import PURGE_RULES, Takes
 from qdeck_console.actions import PURGE, ActionHandler
 from qdeck_console.presenters import purge as present
-from qdeck_console.presenters import purge_apply
+from qdeck_console.presenters import purge_result
 from qdeck_console.presenters.purge import PlanRow, RuleRow
-from qdeck_console.presenters.purge_apply import AgentPurges
 from qdeck_console.presenters.purge_entries import sample_lines
+from qdeck_console.presenters.purge_result import AgentPurges
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.lists import ReadingScreen
 from qdeck_console.screens.purge_entries import EntriesScreen, read_jobs
-from qdeck_console.screens.purge_work import PurgeWork
+from qdeck_console.screens.purge_run import PurgeWork
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
 
     @property
     def shows_rules(self) -> bool:
-        """Whether the rules have a pane in sight."""
+        """Whether the pane of the rules is visible."""
         return self.has_class("-wide") or self.has_class("-rules")
 
     @property
@@ -144,7 +144,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
 
     def _plan_lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         if isinstance(item.row, PlanRow):
-            return (present.plan_row_line(item.row, cells, hide=self.hide, at_cursor=at_cursor),)
+            return (present.plan_row_line(item.row, cells, naming=self.naming, at_cursor=at_cursor),)
         return (item.row,) if isinstance(item.row, tuple) else ()
 
     def _draw_about(self) -> None:
@@ -156,7 +156,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
             if row is None:
                 return ()
             about, becomes, never, now_only = present.about_parts(row, work.limits, work.changed(), cells, file=file)
-            auto = purge_apply.auto_lines(self.data, self.now_ms, cells)
+            auto = purge_result.auto_lines(self.data, self.now_ms, cells)
             parts = [about, becomes, never, now_only, auto]
             is_low = sum(len(part) + 1 for part in parts) > height
             return present.within([about, now_only, auto, becomes, never] if is_low else parts, height, cells)
@@ -186,7 +186,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
         now_ms = self.now_ms or plan.head.created_ms
         doing = operator.work
         if doing is not None and doing.verb == "purge" and doing.total:
-            return purge_apply.applying_lines(plan, doing.done, doing.total, doing.started, cells)[:height]
+            return purge_result.applying_lines(plan, doing.done, doing.total, doing.started, cells)[:height]
         why = work.why_not_apply() if not operator.why_not_write() else ""
         sums = present.PurgeTotals.of(work.shares)
         return present.plan_lines(plan, work.shares, sums, why, work.applied(), now_ms, cells)[:height]
@@ -195,15 +195,11 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
         if self.work.dry is not None:
             return ((("    …", "ghost"),),)
         if self.work.plan is not None:
-            words = (
-                "no queue of the plan matches; esc clears the filter"
-                if self.filter_text
-                else "nothing is over its threshold"
-            )
+            words = "no queue matches; esc clears the filter" if self.filter_text else "no entry is over its threshold"
             return ((("    " + words, "muted"),),)
         return (
             (("    no plan yet", "strong bold"),),
-            (("    ", "text"), ("d", "accent bold"), (" plans what the rules take; nothing is written", "muted")),
+            (("    ", "text"), ("d", "accent bold"), (" plans what the rules would purge and writes nothing", "muted")),
         )
 
     def _draw_samples(self) -> None:
@@ -231,12 +227,12 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
         if share is not None:
             threshold = present.threshold_words(self.work.limits, share.rule)
             jobs = self._jobs.get(share.key, {})
-            lines += [*sample_lines(share, jobs, threshold, cells, hide=self.hide), ()]
+            lines += [*sample_lines(share, jobs, threshold, cells, naming=self.naming), ()]
         undo_bytes = self.data.undo_bytes if self.data is not None else None
-        return lines + purge_apply.apply_would(plan, self.work.shares, undo_bytes, cells)
+        return lines + purge_result.apply_would(plan, self.work.shares, undo_bytes, cells)
 
     def on_resize(self) -> None:
-        """Without room for both, the rules are in sight until there is a plan."""
+        """Without room for both, the rules are visible until there is a plan."""
         self.call_after_refresh(self._focus_right)
 
     def _focus_right(self) -> None:
@@ -246,7 +242,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
             (self.rules_view if self.shows_rules and not self.view.has_focus else self.view).focus()
 
     def on_line_list_moved(self, event: LineList.Moved) -> None:
-        """What is told of a rule, and the samples, follow the cursor."""
+        """The text about a rule, and the samples, follow the cursor."""
         if event.view is self.rules_view:
             self._draw_about()
         else:
@@ -275,12 +271,12 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
 
     def _why_not_rule(self) -> str:
         return self.work.why_not_change() or (
-            "" if self.in_rules and self._rule is not None else "tab goes to the rules"
+            "" if self.in_rules and self._rule is not None else "press tab for the rules"
         )
 
     def _why_not_threshold(self) -> str:
         why, row = self._why_not_rule(), self._rule
-        return why or ("" if row is not None and PURGE_RULES[row.rule].setting else "it has no threshold")
+        return why or ("" if row is not None and PURGE_RULES[row.rule].setting else "this rule has no threshold")
 
     def _why_not_back(self) -> str:
         can = self.work.dry is not None or (self.has_class("-rules") and self.work.plan is not None)
@@ -305,7 +301,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
         self._folds.clear()
         self._jobs.clear()
         self.remove_class("-rules")
-        self.work.start_dry_run(self.hide.shared)
+        self.work.start_dry_run(self.naming.shared)
         self.call_after_refresh(self._focus_right)
 
     def _apply(self) -> None:

@@ -13,10 +13,10 @@ from qdeck.admin import PURGE_RULES, Feature, PlanEntry, Takes
 from qdeck_console.actions import ENTRIES, PURGE, ActionHandler
 from qdeck_console.format import NONE
 from qdeck_console.presenters import purge as present
-from qdeck_console.presenters.parts import queue_path
+from qdeck_console.presenters.line_parts import queue_path
 from qdeck_console.presenters.purge_entries import table_of
-from qdeck_console.screens.back import CANCEL, CLOSE, back
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.go_back import CANCEL, CLOSE, back
 from qdeck_console.screens.lists import NOTHING_OPENS, ReadingScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
 
@@ -70,7 +70,7 @@ class EntriesScreen(ReadingScreen[None]):
         return f"plan/{self.share.key}"
 
     async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> None:
-        """Read what the entries in sight are: some at a time, and each once."""
+        """Read the jobs of the visible entries, some at a time, and each once."""
         if PURGE_RULES[self.share.rule].takes is not Takes.JOBS:
             return
         first, count = self.view.visible_lines()
@@ -88,7 +88,7 @@ class EntriesScreen(ReadingScreen[None]):
         return (Vertical(Lines(id="heading"), Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"),)
 
     def draw(self, *, fresh: bool) -> None:
-        """Read what is in sight, and draw it."""
+        """Read the visible entries, and draw them."""
         first, count = self.view.visible_lines()
         count = count or _FIRST_ROWS
         share = self.share
@@ -102,7 +102,7 @@ class EntriesScreen(ReadingScreen[None]):
             self._shown = shown  # a refresh without news draws no line again
             self.view.show(Listing(self._window, self._lines), self.painter)
         table = table_of(share.rule, self._jobs)
-        path = queue_path(share.ref, 60, "strong bold", hide=self.hide)
+        path = queue_path(share.ref, 60, "strong bold", naming=self.naming)
         effect = present.verb_of(share.verb)
         over = f", over {self.threshold}" if self.threshold != NONE else ""
         self.query_one("#heading", Lines).show(

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck_console.actions import DETAIL, QUEUES, ActionHandler
-from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Drawer, list_in_question
+from qdeck_console.presenters.queues import QueueView, list_in_question
 from qdeck_console.screens.lists import PageScreen, ReadingScreen
 from qdeck_console.screens.queue_actions import QUEUE_HANDLERS, QueueActing
-from qdeck_console.widgets.items import page_of
+from qdeck_console.selected_queue import Insights, Looked, read_pasts
 from qdeck_console.widgets.lines import LineList
-from qdeck_console.widgets.more import More
+from qdeck_console.widgets.list_items import page_of
+from qdeck_console.widgets.overflow_line import More
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import AsyncReader, QueueRef, QueueRow, Snapshot
     from qdeck_console.format import Line
-    from qdeck_console.judging import JudgedQueue
+    from qdeck_console.queue_findings import JudgedQueue
 
 
 class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
@@ -53,19 +53,19 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
 
     async def read(self, reader: AsyncReader, snapshot: Snapshot) -> Looked:
         """Read what agents saw of this queue, and the queue close up."""
-        lacking = self.picture.history.lacking([self.queue], 1)
+        lacking = self.feed_state.history.lacking([self.queue], 1)
         pasts = await read_pasts(reader, lacking)
         row = next((row for row in snapshot.queues if row.ref == self.queue), None)
         return Looked(pasts, None if row is None else await self._insights.look(reader, row))
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the detail."""
-        found = self.picture.judged.of(self.queue)
-        gone = found is None and self.picture.snapshot is not None
+        found = self.feed_state.judged.of(self.queue)
+        gone = found is None and self.feed_state.snapshot is not None
         self._entry = found or (None if gone else self._entry)
-        drawer = Drawer(
-            picture=self.picture,
-            hide=self.hide,
+        view = QueueView(
+            feed_state=self.feed_state,
+            naming=self.naming,
             reasons_shown=True,
             insight=self._insights.known(self.queue),
             limit=self.console.thresholds.ready_queue_max,
@@ -73,9 +73,9 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
         cells = max(20, min(self.WIDEST, self.size.width - 4))
         lines: list[Line] = []
         if self._entry is not None:
-            lines = detail(self._entry, drawer, cells, chart=7 if self.size.height >= 36 else 3)
+            lines = detail(self._entry, view, cells, chart=7 if self.size.height >= 36 else 3)
         elif gone:
-            lines = [((f"{' '.join(self.queue.name.split(':'))} is gone: no such queue on the server", "muted"),)]
+            lines = [((f"{' '.join(self.queue.name.split(':'))} no longer exists", "muted"),)]
         self.query_one(LineList).show(page_of(lines), self.painter)
 
     @property
@@ -86,7 +86,7 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
     def copied(self) -> tuple[str, str]:
         """Return what `y` takes: the name of the queue."""
         row = self.queue_row
-        return ("name", row.ref.label(self.hide.shared)) if row is not None else ("", "")
+        return ("name", row.ref.label(self.naming.shared)) if row is not None else ("", "")
 
     def lists(self) -> bool:
         """Whether there is something to write."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Feature, State
 from qdeck_console.actions import ActionHandler
-from qdeck_console.presenters.parts import name_parts
+from qdeck_console.presenters.line_parts import name_parts
 from qdeck_console.screens.frame import FrameScreen
-from qdeck_console.screens.target import ask_target
+from qdeck_console.screens.target_queue import ask_target
 
 if TYPE_CHECKING:
     from qdeck.admin import QueueRow
@@ -33,23 +33,22 @@ def _why_not_pause(screen: QueueActing) -> str:
     if why or row is None:
         return why or "no queue under the cursor"
     if not row.has(Feature.PAUSE):
-        return f"{row.adapter} cannot pause a queue"
+        return f"queues of {row.adapter} cannot be paused"
     return "the queue cannot be read" if row.problem is not None else ""
 
 
 def _toggle(screen: QueueActing) -> None:
-    """Pause the queue, or resume it, and tell the outcome."""
-    console, row = screen.console, screen.queue_row
-    if row is None:
-        return
-    ref, resume = row.ref, row.paused
-    short = " ▸ ".join(name_parts(ref, hide=screen.hide))
+    """Pause the queue, with a reason, or resume it, after the question where another reason stands."""
+    from qdeck_console.screens.pausing import pause, resume
 
-    async def act() -> None:
-        await (console.writer.resume(ref) if resume else console.writer.pause(ref))
-        console.say(f"{short} {'resumed' if resume else 'paused'}", "ok", "✓")
+    row = screen.queue_row
+    if row is not None:
+        change, verb = (resume, "resume") if row.paused else (pause, "pause")
+        screen.console.operator.run(change(screen.console, row, _path(screen, row)), verb)
 
-    console.operator.run(act(), "resume" if resume else "pause")
+
+def _path(screen: QueueActing, row: QueueRow) -> str:
+    return " ▸ ".join(name_parts(row.ref, naming=screen.naming))
 
 
 def _pause_label(screen: QueueActing) -> str:
@@ -63,7 +62,7 @@ def _why_not(action: str, screen: QueueActing) -> str:
     if row.problem is not None:
         return "the queue cannot be read"
     if not _count(row, action):
-        return "it has no dead letters" if action == "retry" else "nothing waits in it"
+        return "no dead letters" if action == "retry" else "no waiting jobs"
     reasons = [screen.console.reader.why_not(row.adapter, action, state) for state in _STATES[action]]
     return "" if "" in reasons else reasons[0]
 
@@ -100,8 +99,7 @@ def _move(screen: QueueActing) -> None:
 
         if row is None:
             return
-        where = " ▸ ".join(name_parts(row.ref, hide=screen.hide))
-        target = await ask_target(screen.console, f"Move all that waits in {where}", row.ref)
+        target = await ask_target(screen.console, f"Move all waiting jobs of {_path(screen, row)}", row.ref)
         if target is not None:
             states = tuple(state.value for state in _STATES["move"])
             request = OperationRequest(verb=Verb.MOVE, queues=(row.ref,), states=states, target=target)

@@ -1,4 +1,4 @@
-"""Redrive: dead letters are retried at a rate, a sample first; a page shows their outcomes and why it stopped."""
+"""Redrive: retry dead letters at a rate, a sample first; a page shows their outcomes and why it stopped."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from textual.containers import Vertical
 
 from qdeck import QdeckError
 from qdeck_console.actions import DEAD, REDRIVE
-from qdeck_console.format import counted
-from qdeck_console.operations import make_plan, outcome
+from qdeck_console.format import counted, span
+from qdeck_console.operations import left_out_of, make_plan, outcome
 from qdeck_console.pace import Pace
-from qdeck_console.presenters.parts import in_height
+from qdeck_console.presenters.confirm import PlanTerm, title
+from qdeck_console.presenters.line_parts import in_height
 from qdeck_console.presenters.redrive import MOST_SAMPLED, WATCHING, Drive, around, redrive_lines
-from qdeck_console.screens.back import CANCEL, CLOSE, BackStep, back
-from qdeck_console.screens.frame import WIDE, FrameScreen
-from qdeck_console.screens.lists import NOTHING_OPENS
+from qdeck_console.screens.frame import WIDE
+from qdeck_console.screens.go_back import CANCEL, CLOSE, BackStep, back
+from qdeck_console.screens.lists import PageScreen
 from qdeck_console.screens.prompt import Prompt, PromptField
-from qdeck_console.widgets.items import page_of
 from qdeck_console.widgets.lines import LineList, Lines
-from qdeck_console.widgets.more import More
+from qdeck_console.widgets.list_items import page_of
+from qdeck_console.widgets.overflow_line import More
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Sequence
 
     from textual.widget import Widget
@@ -38,12 +40,12 @@ _DRAW_S: Final = 0.5
 
 
 def start(console: Console, request: OperationRequest, *, after: Callable[[], None] | None = None) -> None:
-    """Plans, asks for the rate and how large a sample, asks whether to do it, and does it on a page of its own."""
+    """Plan, ask for rate and sample, ask for confirmation, and redrive on a page of its own."""
     console.operator.run(_redrive(console, request, after), "redrive")
 
 
 def read_rate(text: str) -> float | None:
-    """A rate as it is typed: 20, 20/s, 300/m, 1000/h."""
+    """Return a rate per second as it is typed: 20, 20/s, 300/m, 1000/h."""
     number, _, unit = text.strip().partition("/")
     per = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}.get(unit.strip())
     try:
@@ -54,11 +56,11 @@ def read_rate(text: str) -> float | None:
 
 
 def _check_rate(text: str) -> str:
-    return "" if read_rate(text) else "write 20/s, 300/m or 1000/h"
+    return "" if read_rate(text) else "enter 20/s, 300/m or 1000/h"
 
 
 def _check_sample(text: str) -> str:
-    return "" if text.isdigit() and 0 < int(text) < 1_000_000 else "write a whole number"
+    return "" if text.isdigit() and 0 < int(text) < 1_000_000 else "enter a whole number"
 
 
 async def _redrive(console: Console, request: OperationRequest, after: Callable[[], None] | None) -> None:
@@ -79,18 +81,33 @@ async def _redrive(console: Console, request: OperationRequest, after: Callable[
     fields = [
         PromptField(label="rate", value=_RATE, hint="5/s, 300/m, 1000/h", check=_check_rate),
         PromptField(
-            label="sample", value=str(sample), hint="this many first; the rest if they succeed", check=_check_sample
+            label="sample",
+            value=str(sample),
+            hint="this many first; the rest if they succeed",
+            check=_check_sample,
         ),
     ]
     answer = await operator.answer_to(Prompt(console, f"Redrive {counted(plan.count, 'job')}", fields=fields))
-    if answer is None or not await operator.ask(plan, left_out):
-        console.say("nothing was done", "muted", "")
+    omitted = left_out_of(plan, request, left_out, otherwise=operator.why_left_out(plan, request))
+    if answer is None or not await _ask(console, plan, omitted, answer[0], int(answer[1])):
         return
     drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]), told=console.reader.outcome_evidence(plan))
     console.open(RedriveScreen(drive))
     await _drive(console, drive, plan)
     if after is not None:
         after()
+
+
+async def _ask(console: Console, plan: Plan, left_out: Counter[str], rate: str, sample: int) -> bool:
+    """Ask whether to redrive a plan, with its rate and its sample."""
+    took, first = span(plan.count / (read_rate(rate) or 1.0) * 1000, fine=True), min(sample, plan.count)
+    rest = "first; the rest only if they succeed" if first < plan.count else "all of them"
+    terms = [
+        PlanTerm("rate", "", f"{rate if '/' in rate else f'{rate}/s'}, at least {took} in all"),
+        PlanTerm("sample", f"{first:,}", rest),
+    ]
+    asked = title(plan, left_out.total()).replace("Retry", "Redrive", 1)
+    return await console.operator.ask(plan, left_out, words=(asked, f"Redrive {plan.count:,}"), terms=terms)
 
 
 async def _drive(console: Console, drive: Drive, plan: Plan) -> None:
@@ -137,8 +154,8 @@ STOP: Final = BackStep(
 )
 
 
-class RedriveScreen(FrameScreen):
-    """One redrive, live; it goes on when the page is left."""
+class RedriveScreen(PageScreen):
+    """A redrive, refreshed live; it continues when the page is closed."""
 
     TAB, SCOPE = DEAD, REDRIVE
 
@@ -149,12 +166,12 @@ class RedriveScreen(FrameScreen):
         self._watching, self._watch_pace = False, Pace(1.0)
 
     def body(self) -> Sequence[Widget]:
-        """A list of lines without a cursor: the movement keys scroll it; the sample and what happened beside it."""
+        """Return lines that the movement keys scroll, with the sample and the events beside them."""
         page = LineList(id="list")
         return (Vertical(page, More(page), id="main"), Lines(id="side"))
 
     def on_mount(self) -> None:
-        """Draws what goes on."""
+        """Draw the page regularly."""
         self.set_interval(_DRAW_S, self._tick)
 
     def _tick(self) -> None:
@@ -163,7 +180,7 @@ class RedriveScreen(FrameScreen):
         self.draw(fresh=False)
         drive = self.drive
         self._watch_sample()
-        settled = drive.outcomes.total and drive.outcomes.settled >= drive.outcomes.total
+        settled = drive.outcomes.total and drive.outcomes.ended >= drive.outcomes.total
         small = drive.plan.count <= _MOST_WATCHED
         if drive.is_over and small and not settled and not self._asking and self._ask_pace.is_due:
             self._asking = True
@@ -185,7 +202,7 @@ class RedriveScreen(FrameScreen):
             with self._watch_pace.reading():
                 drive.sampled = await self.console.reader.sample_outcomes(drive.plan, most)
         except (QdeckError, OSError):
-            return  # the frame tells that the server is lost; it is asked again
+            return  # the frame reports that the server is lost; the next tick reads again
         finally:
             self._watching = False
 
@@ -194,18 +211,18 @@ class RedriveScreen(FrameScreen):
             with self._ask_pace.reading():
                 self.drive.outcomes = await self.console.reader.outcomes(self.drive.plan)
         except (QdeckError, OSError):
-            return  # the frame tells that the server is lost; it is asked again
+            return  # the frame reports that the server is lost; the next tick reads again
         finally:
             self._asking = False
 
     def draw(self, *, fresh: bool) -> None:
-        """Draws the redrive."""
+        """Draw the redrive."""
         wide = self.size.width >= WIDE
         cells = max(40, min(WIDEST, (self.query_one(LineList).size.width if wide else self.size.width) - 8))
-        lines = redrive_lines(self.drive, cells, hide=self.hide, beside=wide)
+        lines = redrive_lines(self.drive, cells, naming=self.naming, beside=wide)
         if not self.is_tall:
             lines = [line for line in lines if line]
         self.query_one(LineList).show(page_of(lines), self.painter)
         self.query_one("#side", Lines).show(lambda w, h: in_height(around(self.drive, w), h, w), self.painter)
 
-    HANDLERS: ClassVar = {**FrameScreen.HANDLERS, "open": NOTHING_OPENS, "back": back(STOP, CLOSE)}
+    HANDLERS: ClassVar = {**PageScreen.HANDLERS, "back": back(STOP, CLOSE)}

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 EMPTY: Final = EmptyState(
-    "No schedules here yet",
-    "A schedule is a cron rule that makes jobs. They are kept in qdeck:schedules, which holds none.",
+    "No schedules",
+    "A schedule creates jobs by a cron rule. qdeck:schedules is empty.",
     (
-        ("qdeck schedule add NAME", "makes one from the command line"),
-        ("app.schedule(…)", "makes one beside the tasks of an application"),
+        ("qdeck schedule add NAME", "add one with a command"),
+        ("app.schedule(…)", "declare one in an application"),
     ),
 )
 NONE: Final = "no schedule under the cursor"
@@ -54,22 +54,22 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
 
     def lines(self, row: ScheduleRow, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of a schedule."""
-        return present.lines(row, cells, present.SchedulesView(self.now_ms, self.hide), at_cursor=at_cursor)
+        return present.lines(row, cells, present.SchedulesView(self.now_ms, self.naming), at_cursor=at_cursor)
 
     def side(self, row: ScheduleRow, cells: int, _height: int) -> Sequence[Line]:
         """Return all about one schedule."""
-        return present.side(row, cells, now_ms=self.now_ms, hide=self.hide)
+        return present.side(row, cells, now_ms=self.now_ms, naming=self.naming)
 
     def _why_not_open(self) -> str:
         row = self.chosen
-        return NONE if row is None else "" if row.last_id else "it made no job yet"
+        return NONE if row is None else "" if row.last_id else "the schedule made no job yet"
 
     def _why_not_hold(self) -> str:
         return self.console.operator.why_not_write() or ("" if self.chosen is not None else NONE)
 
     def _why_not(self) -> str:
         why, row = self._why_not_hold(), self.chosen
-        return why or ("it cannot be read" if row is not None and row.problem else "")
+        return why or ("the schedule cannot be read" if row is not None and row.problem else "")
 
     def open(self) -> None:
         """Open the last job that it made."""
@@ -84,7 +84,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
 
         async def act() -> None:
             job_id = await self.console.writer.run_schedule(row.name)
-            self.console.say(f"{row.name} made {job_id}", "ok", "✓")
+            self.console.say(f"{row.name}: enqueued job {job_id}", "ok", "✓")
 
         self.console.operator.run(act(), "run")
 
@@ -116,15 +116,15 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
 
         fields = [
             PromptField(label="cron", value=row.cron, hint="minute hour day month weekday", check=cron),
-            PromptField(label="time zone", value=row.tz, hint="as in Europe/Berlin", check=zone),
+            PromptField(label="time zone", value=row.tz, hint="such as Europe/Madrid", check=zone),
             PromptField(
-                label="missed turns", value=row.policy, hint="skip, once or all", check=missed, choices=MISSED
+                label="missed runs", value=row.policy, hint="skip, once or all", check=missed, choices=MISSED
             ),
         ]  # fmt: skip
 
         async def act() -> None:
-            about: Sequence[Line] = ((("Turns from now on follow the new rule.", "muted"),),)
-            form = Prompt(self.console, f"Edit the rule of {row.name}", about, fields)
+            about: Sequence[Line] = ((("The new rule applies from the next run.", "muted"),),)
+            form = Prompt(self.console, f"Edit schedule {row.name}", about, fields)
             given = await self.console.push_screen_wait(form)
             if given is None or given == (row.cron, row.tz, row.policy):
                 self.console.say("nothing was changed", "muted", "")
@@ -133,7 +133,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
                 self.console.say("the 30 minutes are over", "warn", "▲")
                 return
             await self.console.writer.edit_schedule(row.name, cron=given[0], tz=given[1], missed=given[2])
-            self.console.say(f"{row.name} comes by {given[0]} ({given[1]}) now", "ok", "✓")
+            self.console.say(f"{row.name}: the rule is {given[0]} ({given[1]})", "ok", "✓")
 
         self.console.operator.run(act(), "edit")
 

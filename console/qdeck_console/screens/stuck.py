@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from qdeck import QdeckError, UnknownJob
 from qdeck.admin import Code, Entry, Feature, SkipCode, Verb, concerns_all, parse
 from qdeck_console.actions import STUCK
+from qdeck_console.departed_jobs import GoneJob, find_out
 from qdeck_console.format import counted
-from qdeck_console.leaving import Left, find_out
 from qdeck_console.operations import OperationRequest
 from qdeck_console.pace import Paces
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.frame import role_of
-from qdeck_console.presenters.parts import in_height, unread_words
+from qdeck_console.presenters.line_parts import in_height, unread_words
 from qdeck_console.presenters.stuck import StuckJobs, StuckRow, Why
-from qdeck_console.screens.frame import UNREAD
-from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup, below
+from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
 from qdeck_console.screens.marks import MarkingScreen
 from qdeck_console.widgets.lines import Item
 
@@ -41,7 +40,7 @@ WAITING = ("running", "ready", "delayed", "blocked")
 async def _native(
     reader: AsyncReader, row: QueueRow, where: str, workers: Mapping[str, WorkerRow], most: int, now_ms: int
 ) -> tuple[list[StuckRow], bool]:
-    """The stuck jobs of a queue that match, so many at most, and whether these are all.
+    """Return at most `most` stuck jobs of a queue that match, and whether these are all.
 
     Without a filter no more are looked for than the row counts: behind them the list of running jobs may be long.
     """
@@ -77,11 +76,11 @@ async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[StuckRow]:
 NOTHING_READ: Final = StuckJobs()
 
 
-class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
+class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
     """What runs longer than it should."""
 
     TAB = SCOPE = STUCK
-    LIST: ClassVar[ListSpec[StuckRow | Left, StuckJobs]] = ListSpec(
+    LIST: ClassVar[ListSpec[StuckRow | GoneJob, StuckJobs]] = ListSpec(
         noun="stuck job", rows=lambda data: data.jobs, key=lambda row: row.key, search=lambda row: row.key
     )
 
@@ -89,7 +88,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
         super().__init__()
         self._usual: dict[QueueRef, Spread | None] = {}
         self._paces = Paces(times=20)
-        self._matched: tuple[StuckJobs, str, list[StuckRow | Left]] = (NOTHING_READ, "", [])
+        self._matched: tuple[StuckJobs, str, list[StuckRow | GoneJob]] = (NOTHING_READ, "", [])
 
     async def _read_usual(self, found: Sequence[StuckRow]) -> None:
         """How long jobs took that are done, of the queue under the cursor and not often."""
@@ -152,10 +151,10 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
 
     async def _under_cursor(
         self, found: Sequence[StuckRow], workers: Mapping[str, WorkerRow], now_ms: int
-    ) -> tuple[StuckRow | None, Left | None]:
+    ) -> tuple[StuckRow | None, GoneJob | None]:
         """The job under the cursor, when it is not among those that were found: stuck still, or where it went."""
         row = self.view.row if self.is_mounted else None
-        if isinstance(row, Left):
+        if isinstance(row, GoneJob):
             return None, None if row.is_over or any(stuck.key == row.key for stuck in found) else row
         if not isinstance(row, StuckRow) or any(stuck.key == row.key for stuck in found):
             return None, None
@@ -168,7 +167,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
             still = None if told is None else present.held(job, told, workers.get(told.worker or ""))
         except UnknownJob:
             still = None
-        gone = Left(key=row.key, id=row.job.id, code=SkipCode.LEFT_STATE, data="stuck")
+        gone = GoneJob(key=row.key, id=row.job.id, code=SkipCode.LEFT_STATE, data="stuck")
         return still, gone if still is None else None
 
     def _drop_marks(self, found: Sequence[StuckRow], all_read: bool) -> None:
@@ -187,7 +186,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
         """Whether there is something to mark."""
         return bool(self.matching())
 
-    def matching(self) -> list[StuckRow | Left]:
+    def matching(self) -> list[StuckRow | GoneJob]:
         """Return the stuck jobs that the filter matches: asked at each frame, looked through once."""
         data, wanted = self.data or NOTHING_READ, self.filter_text
         if self._matched[0] is not data or self._matched[1] != wanted:
@@ -195,9 +194,9 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
             self._matched = (data, wanted, [stuck for stuck in data.jobs if test(stuck.job)])
         return self._matched[2]
 
-    def groups(self, rows: Sequence[StuckRow | Left]) -> list[RowGroup[StuckRow | Left]]:
+    def groups(self, rows: Sequence[StuckRow | GoneJob]) -> list[RowGroup[StuckRow | GoneJob]]:
         """Return the jobs by why they are stuck."""
-        found: list[RowGroup[StuckRow | Left]] = []
+        found: list[RowGroup[StuckRow | GoneJob]] = []
         for why in Why:
             jobs = [row for row in rows if isinstance(row, StuckRow) and row.why is why]
             if jobs:
@@ -205,7 +204,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
                 found.append(RowGroup(jobs, partial(present.group_line, why, jobs[0].role, len(jobs)), foot=foot))
         return found
 
-    def items(self, rows: Sequence[StuckRow | Left]) -> list[Item]:
+    def items(self, rows: Sequence[StuckRow | GoneJob]) -> list[Item]:
         """Return the jobs as entries, with the one under the cursor in its place when it left the list."""
         items = self.items_of(rows)
         gone, place = (self.data or StuckJobs()).gone, self.view.place
@@ -217,18 +216,18 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
         """Return the heads of the columns."""
         return present.head_line(cells)
 
-    def height(self, row: StuckRow | Left) -> int:
+    def height(self, row: StuckRow | GoneJob) -> int:
         """Return how many lines a job has."""
         return 2 if isinstance(row, StuckRow) and row.reason else 1
 
-    def lines(self, row: StuckRow | Left, cells: int, *, at_cursor: bool) -> Sequence[Line]:
+    def lines(self, row: StuckRow | GoneJob, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of a job."""
-        if isinstance(row, Left):
+        if isinstance(row, GoneJob):
             return (present.left_line(row, cells, self.now_ms),)
-        line = present.entry_line(row, cells, hide=self.hide, at_cursor=at_cursor)
+        line = present.entry_line(row, cells, naming=self.naming, at_cursor=at_cursor)
         return (line, present.reason_line(row, cells)) if row.reason else (line,)
 
-    def total(self, rows: Sequence[StuckRow | Left]) -> str:
+    def total(self, rows: Sequence[StuckRow | GoneJob]) -> str:
         """Return how much is shown."""
         if not rows:
             return ""
@@ -236,10 +235,6 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
         shown, words = len(data.jobs), counted(len(data.jobs), "stuck job")
         words = words if shown >= data.total else f"{words} of {data.total:,}"
         return f"{words}, {unread_words(data.unread)}" if data.unread else words
-
-    def total_lines(self, rows: Sequence[StuckRow | Left], cells: int, height: int) -> Sequence[Line]:
-        """Return the lines below the list."""
-        return below(UNREAD if self.is_unread else self.count_line(self.total(rows)), cells, height)
 
     def to_export(self) -> Export:
         """What `w` writes: all that is stuck and matches, not only what is shown; as `qdeck stuck` tells it."""
@@ -261,11 +256,11 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
         data = self.data or StuckJobs()
         unread: Sequence[Line] = (((f"    {unread_words(data.unread)}", "warn"),),) if data.unread else ()
         if self.filter_text:
-            words = "no stuck job matches" if data.all_read else "none of those that were read matches"
+            words = "no stuck job matches" if data.all_read else "no job matches so far"
             return (((f"    {words}; esc clears the filter", "muted"),), *unread)
         return (
-            (("    nothing is stuck", "strong bold"),),
-            (("    no running job is past its lease or its time limit", "muted"),),
+            (("    no stuck jobs", "strong bold"),),
+            (("    every running job has a lease and is within its time limit", "muted"),),
             *unread,
         )
 
@@ -273,12 +268,12 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | Left, StuckJobs]):
         """Whether all about the job under the cursor is not read yet."""
         return not isinstance(self.chosen, StuckRow)
 
-    def side(self, row: StuckRow | Left, cells: int, height: int) -> Sequence[Line]:
+    def side(self, row: StuckRow | GoneJob, cells: int, height: int) -> Sequence[Line]:
         """Return the job under the cursor, with why it is stuck."""
-        if isinstance(row, Left):
+        if isinstance(row, GoneJob):
             lines: Sequence[Line] = ((("–  ", "ghost"), ("gone", "faint bold")), ((row.words(self.now_ms), "muted"),))
         else:
-            lines = present.side(row, self.data or StuckJobs(), cells, now_ms=self.now_ms, hide=self.hide)
+            lines = present.side(row, self.data or StuckJobs(), cells, now_ms=self.now_ms, naming=self.naming)
         return in_height(lines, height, cells, "enter opens it")
 
     def _all_label(self) -> str:

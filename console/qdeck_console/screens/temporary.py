@@ -10,8 +10,8 @@ from qdeck_console.actions import HEALTH, TEMPORARY, ActionHandler
 from qdeck_console.format import counted
 from qdeck_console.presenters import temporary as present
 from qdeck_console.presenters.empty_state import EmptyState
-from qdeck_console.presenters.parts import section
-from qdeck_console.screens.back import CLEAR_FILTER, CLOSE, back
+from qdeck_console.presenters.line_parts import section
+from qdeck_console.screens.go_back import CLEAR_FILTER, CLOSE, back
 from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
 from qdeck_console.text import safe_text
 
@@ -46,10 +46,12 @@ def _empty(data: TemporaryQueues) -> EmptyState | None:
     if not data.is_done:
         return None
     about = (
-        "Tasks of messages own queues for answers and callbacks, which go with them. None is registered, and none "
-        f"was left over without an owner among {data.scanned:,} keys."
+        "Tasks own temporary queues for responses and callbacks, which are removed with them. No task has one, and "
+        f"none of {data.scanned:,} keys is an orphaned queue."
     )
-    return EmptyState("No temporary queue", about, (("esc", "back"), ("qdeck clean --orphans", "looks for them again")))
+    return EmptyState(
+        "No temporary queues", about, (("esc", "back"), ("qdeck clean --orphans", "lists orphaned queues"))
+    )
 
 
 class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
@@ -93,7 +95,7 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
     def _orphans_head(self, cells: int) -> Line:
         data = self.data
         assert data is not None  # noqa: S101 - it has orphaned queues
-        note = "" if data.is_done else f"{data.scanned:,} keys looked at so far"
+        note = "" if data.is_done else f"{data.scanned:,} keys scanned so far"
         return section(_ORPHANED, note, "warn", cells, count=data.orphan_count)
 
     def lines(self, row: Row, cells: int, *, at_cursor: bool) -> Sequence[Line]:
@@ -108,7 +110,7 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
         assert data is not None  # noqa: S101 - it was read
         count = len(data.page.rows)
         tasks = f"{count:,}+ tasks" if data.page.next else counted(count, "task")
-        search = "" if data.is_done else f", looking for orphans: {data.scanned:,} keys"
+        search = "" if data.is_done else f", searching orphaned queues: {data.scanned:,} keys"
         if not rows:
             return ("nothing matches; esc clears the filter" if self.filter_text else "no temporary queue") + search
         queues, orphans = counted(data.page.queues, "queue"), counted(data.orphan_count, "orphan")
@@ -123,7 +125,7 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
 
     def _why_not_open(self) -> str:
         row = self.chosen
-        return "nothing under the cursor" if row is None else "it belongs to no task" * isinstance(row, Removal)
+        return "nothing under the cursor" if row is None else "this queue belongs to no task" * isinstance(row, Removal)
 
     def open(self) -> None:
         """Open the queues of a task."""

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from qdeck.admin import Feature, JobRecord, QueueRef, Snapshot, WorkerRow
+from qdeck.admin import Feature, JobRecord, QueueRef, Snapshot, WorkerRow, served_only_by
 from qdeck_console.actions import WORKERS, ActionHandler
 from qdeck_console.format import counted
 from qdeck_console.presenters import workers as present
 from qdeck_console.presenters.empty_state import EmptyState
+from qdeck_console.presenters.queue_questions import order_lines
 from qdeck_console.presenters.workers import Running, Speeds
+from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.lists import ListScreen, ListSpec, PageScreen, ReadingScreen, RowGroup
 from qdeck_console.widgets.lines import Item, Listing
 
@@ -24,16 +26,14 @@ if TYPE_CHECKING:
 MOST_QUEUES: Final = 20  # of a worker, whose running jobs are looked through
 MOST_JOBS: Final = 200  # of each of them
 EMPTY: Final = EmptyState(
-    "No worker has told of itself",
-    "Workers of qdeck note in qdeck:workers what they run, and none did. "
-    "Those of other systems tell nothing of themselves. Jobs wait until a worker comes.",
+    "No workers",
+    "Workers register in qdeck:workers, and none is there. Jobs wait until a worker claims them.",
     (
         ("qdeck worker MODULE:APP", "runs the tasks of an application"),
-        ("3", "what waits for a worker, and for how long"),
-        ("qdeck demo", "a server of its own, with workers and work"),
+        ("3", "the jobs that wait, and for how long"),
+        ("qdeck demo", "a demo server with workers and jobs"),
     ),
 )
-_ORDERED: Final = {"quiet": "was asked to take nothing new", "stop": "was asked to finish and end"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class ReadingWorkers(ReadingScreen[Workers]):
         return data.running if data.of and data.of == self.in_sight else None
 
     async def read(self, reader: AsyncReader, snapshot: Snapshot) -> Workers:
-        """Read all workers, and the running jobs of the one in sight."""
+        """Read all workers, and the running jobs of the visible one."""
         rows, wanted = tuple(await reader.workers()), self.in_sight
         self.speeds.note(rows)
         row = next((row for row in rows if row.id == wanted), rows[0] if rows and not wanted else None)
@@ -107,22 +107,53 @@ def _why_not_order(screen: ReadingWorkers) -> str:
     if why or row is None:
         return why or "no worker under the cursor"
     if not row.has(Feature.WORKER_REQUESTS):
-        return f"workers of {row.adapter} take no requests from here"
-    return "" if row.alive else "it is gone"
+        return f"workers of {row.adapter} take no requests"
+    return "" if row.alive else "the worker is not alive"
+
+
+def _is_quiet(screen: ReadingWorkers) -> bool:
+    row = screen.worker
+    return row is not None and row.requested != "stop" and "quiet" in (row.requested, row.state)
 
 
 def _order(what: str, screen: ReadingWorkers) -> None:
-    """Ask the worker to take nothing new, or to end."""
-    console, worker = screen.console, screen.in_sight
+    """Ask the worker to be quiet or to stop, after the question, or to resume from being quiet."""
+    console, row = screen.console, screen.worker
+    if row is None:
+        return
+    what = "resume" if what == "quiet" and _is_quiet(screen) else what
 
     async def act() -> None:
-        await console.writer.order_worker(worker, what)
-        console.say(f"{worker} {_ORDERED[what]}", "ok", "✓")
+        if what == "resume" or await _is_confirmed(screen, row, what):
+            await console.writer.order_worker(row.id, what)
+            console.say(f"{what} requested of {row.id}", "ok", "✓")
 
     console.operator.run(act(), what)
 
 
-ORDERS: Final = {what: ActionHandler(run=partial(_order, what), reason=_why_not_order) for what in _ORDERED}
+async def _is_confirmed(screen: ReadingWorkers, row: WorkerRow, what: str) -> bool:
+    console = screen.console
+    snapshot = console.latest.snapshot
+    ready = {queue.ref: queue.ready or 0 for queue in snapshot.queues} if snapshot is not None else {}
+    alone = sorted(served_only_by(row.id, await console.reader.workers()), key=lambda queue: -ready.get(queue, 0))
+    lines = order_lines(
+        row,
+        {queue: ready.get(queue, 0) for queue in alone},
+        inside(console.size.width),
+        naming=screen.naming,
+        stops=what == "stop",
+    )
+    return await console.operator.confirm(f"{what.capitalize()} {row.id}", what.capitalize(), lines)
+
+
+ORDERS: Final = {
+    "quiet": ActionHandler(
+        run=partial(_order, "quiet"),
+        reason=_why_not_order,
+        label=lambda screen: "resume" if _is_quiet(screen) else "",
+    ),
+    "stop": ActionHandler(run=partial(_order, "stop"), reason=_why_not_order),
+}
 
 
 class WorkersScreen(ReadingWorkers, ListScreen[WorkerRow, Workers]):
@@ -159,19 +190,21 @@ class WorkersScreen(ReadingWorkers, ListScreen[WorkerRow, Workers]):
         if not rows:
             return self.count_of(rows)
         alive = [row for row in self.rows if row.alive]
-        gone = f", {len(self.rows) - len(alive):,} gone" if len(alive) < len(self.rows) else ""
+        ended = "".join(f", {words}" for words in present.ended_words(self.rows))
         running = sum(row.running or 0 for row in alive)
-        return f"{counted(len(alive), 'worker')}{gone}, {counted(running, 'job runs', 'jobs run')}"
+        return f"{counted(len(alive), 'worker')}{ended}, {counted(running, 'job')} running"
 
     def side(self, row: WorkerRow, cells: int, height: int) -> Sequence[Line]:
         """Return a worker with the jobs that it runs."""
         running = self.running
-        lines = present.facts(row, cells, now_ms=self.now_ms, speed=self.speeds.of(row), hide=self.hide)
+        lines = present.facts(row, cells, now_ms=self.now_ms, speed=self.speeds.of(row), naming=self.naming)
         lines += [(), present.running_head(row, running, cells)]
         if running is None:
             return [*lines, (("…", "ghost"),)]
         room = max(1, height - len(lines) - 1)
-        lines += [present.running_line(job, cells, now_ms=self.now_ms, hide=self.hide) for job in running.jobs[:room]]
+        lines += [
+            present.running_line(job, cells, now_ms=self.now_ms, naming=self.naming) for job in running.jobs[:room]
+        ]
         if len(running.jobs) > room:
             lines.append(((f"{len(running.jobs) - room:,} more, enter shows them", "faint"),))
         return lines
@@ -214,11 +247,11 @@ class WorkerScreen(ReadingWorkers, PageScreen):
         items: list[Item] = []
         if self._last is not None:
             speed = self.speeds.of(self._last)
-            lines = present.facts(self._last, cells, now_ms=self.now_ms, speed=speed, hide=self.hide)
+            lines = present.facts(self._last, cells, now_ms=self.now_ms, speed=speed, naming=self.naming)
             lines += [(), present.running_head(self._last, self.running, cells)]
             items = [Item("", 1, line) for line in lines]
         elif self.data is not None:
-            items = [Item("", 1, (("it is gone: nothing is known about it", "muted"),))]
+            items = [Item("", 1, (("the worker is not alive", "muted"),))]
         jobs = self.running.jobs if self.running is not None else ()
         items += [Item(job.key, 1, job) for job in jobs]
         self.view.show(Listing(items, self._item_lines), self.painter)
@@ -227,7 +260,7 @@ class WorkerScreen(ReadingWorkers, PageScreen):
         row = item.row
         room = max(20, min(self.WIDEST, cells - 8))
         if isinstance(row, JobRecord):
-            return (((" " * 4, "text"), *present.running_line(row, room, now_ms=self.now_ms, hide=self.hide)),)
+            return (((" " * 4, "text"), *present.running_line(row, room, now_ms=self.now_ms, naming=self.naming)),)
         return (((" " * 4, "text"), *row),) if isinstance(row, tuple) else ()
 
     def lists(self) -> bool:
@@ -239,7 +272,7 @@ class WorkerScreen(ReadingWorkers, PageScreen):
         return list(self.data.rows) if self.data is not None else []
 
     def _why_not_open(self) -> str:
-        return "" if isinstance(self.view.row, JobRecord) else "it runs no job"
+        return "" if isinstance(self.view.row, JobRecord) else "the worker runs no job"
 
     def open(self) -> None:
         """Open the job under the cursor."""

@@ -67,7 +67,7 @@ def hash_password(user: str, password: str) -> str:
     digest = _scrypt(password, salt, *_COST, 32)
     n, r, p = _COST
     line = f"{user}:scrypt${n}${r}${p}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
-    _ = read_users(line, "the user's name")
+    _ = read_users(line, "the user name")
     return line
 
 
@@ -78,14 +78,14 @@ def read_users(text: str, where: str) -> dict[str, Password]:
         if not line.strip() or line.startswith("#"):
             continue
         found = _LINE.fullmatch(line.strip())
-        hint = "make one with qdeck serve --new-user NAME"
+        hint = "Make one with qdeck serve --new-user NAME."
         if found is None:
             raise InvalidOption(f"{where}: line {number} is not NAME:scrypt$N$R$P$SALT$HASH", hint=hint)
         name, n, r, p = found[1], int(found[2]), int(found[3]), int(found[4])
         if not (1 << 14 <= n <= 1 << 20 and n & (n - 1) == 0 and 8 <= r <= 32 and 1 <= p <= 16 and n * r <= 1 << 21):
             raise InvalidOption(f"{where}: line {number} has a scrypt cost out of range", hint=hint)
         if name in users:
-            raise InvalidOption(f"{where}: line {number} repeats a user", hint="keep one line for each user")
+            raise InvalidOption(f"{where}: line {number} repeats a user", hint="Keep one line for each user.")
         try:
             users[name] = Password(n, r, p, base64.b64decode(found[5]), base64.b64decode(found[6]))
         except binascii.Error as error:
@@ -120,7 +120,7 @@ class Login:
 
     def __init__(self, token: str | None = None, users: Mapping[str, Password] | None = None) -> None:
         if token is not None and not LEAST_SECRET <= len(token) <= MOST_SECRET:
-            hint = f"give {LEAST_SECRET} to {MOST_SECRET:,} characters, for instance those of `openssl rand -hex 32`"
+            hint = f"give {LEAST_SECRET} to {MOST_SECRET:,} characters, such as the output of `openssl rand -hex 32`"
             raise InvalidOption(f"the token has {len(token):,} characters", hint=hint)
         self._token = None if token is None else _digest(token)
         self._users = dict(users or {})
@@ -137,7 +137,7 @@ class Login:
         if users_file:
             users = read_users(_read_secret_file(users_file), users_file)
             if not users:
-                raise InvalidOption(f"{users_file} has no user", hint="add one with qdeck serve --new-user NAME")
+                raise InvalidOption(f"{users_file} has no user", hint="Add one with qdeck serve --new-user NAME.")
         else:
             users = read_users(environment.get(USERS_VARIABLE, ""), USERS_VARIABLE)
         return cls(token, users)
@@ -175,7 +175,7 @@ class Login:
         if len(self._failures) >= _MOST_ADDRESSES:
             self._failures.pop(next(iter(self._failures)))
         self._failures.setdefault(address, []).append(time.monotonic())
-        return "That is not right."
+        return "Wrong token, name or password."
 
     async def _fits(self, user: str, secret: str) -> bool:
         if not self._users:

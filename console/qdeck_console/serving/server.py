@@ -158,8 +158,8 @@ class ConsoleServer:
         try:
             return await loop.create_server(connection, self._host or None, self._port)
         except OSError as error:
-            hint = "choose another port, or end what listens there"
-            told = error.strerror or "the address is not known"
+            hint = "Choose another port, or stop the program that listens there."
+            told = error.strerror or "unknown address"
             raise InvalidOption(f"cannot listen on {self._host}:{self._port}: {told}", hint=hint) from error
 
     def _make_room(self, until: float) -> None:
@@ -188,13 +188,13 @@ class ConsoleServer:
         """
         host = request.headers.get("Host", "")
         if not self.is_own_name(host):
-            hint = "name the URL that browsers use with --public-url"
+            hint = "Give the URL that browsers use as --public-url."
             raise web.HTTPMisdirectedRequest(text=f"this server does not answer under that name: {hint}\n")
         origin = request.headers.get("Origin")
         if origin is not None and _origin(origin) not in self._own_origins(host):
-            raise web.HTTPForbidden(text="this page is not of this server\n")
+            raise web.HTTPForbidden(text="the request comes from another page\n")
         if not self._login.is_needed and is_forwarded(request.headers):
-            raise web.HTTPForbidden(text="a proxy passed this on: start qdeck serve with a login\n")
+            raise web.HTTPForbidden(text="forwarded by a proxy: start qdeck serve with a login\n")
         return await handler(request)
 
     def is_own_name(self, host: str) -> bool:
@@ -265,7 +265,7 @@ class ConsoleServer:
         form = await _form(request)
         user, secret = form.get("user", ""), form.get("secret", "")
         if not form or not self._login.is_needed:
-            raise web.HTTPBadRequest(text="this is not a login\n")
+            raise web.HTTPBadRequest(text="not a login\n")
         problem = await self._login.check(request.remote or "", user.strip(), secret)
         if problem is not None:
             return self._login_page(problem)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import WSCloseCode, WSMsgType
 
-from qdeck_console.embedded import dying_with_parent
+from qdeck_console.embedded_server import dying_with_parent
 from qdeck_console.serving.login import SECRETS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Visit:
             if message.type is WSMsgType.TEXT:
                 asked = packet(message.data)
             if asked is None:
-                reason = "The browser sent something that the console does not know."
+                reason = "The browser sent an unknown message."
                 await self.close(reason, WSCloseCode.POLICY_VIOLATION)
                 return
             kind, value = asked

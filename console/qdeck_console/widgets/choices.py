@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Choices(Lines):
-    """Entries of one line each; the one that is chosen stays in sight."""
+    """Entries of one line each; the chosen one stays visible."""
 
     DEFAULT_CSS = "Choices { height: 1fr; }"
 
@@ -39,7 +39,7 @@ class Choices(Lines):
         self._draw: Callable[[int, int], Line] = lambda _index, _cells: ()
 
     def offer(self, count: int, draw: Callable[[int, int], Line], painter: Painter, *, index: int = 0) -> None:
-        """Shows so many entries; `draw(index, cells)` makes one of them."""
+        """Show `count` entries; `draw(index, cells)` makes the line of one."""
         self.count, self._draw, self.painter = count, draw, painter
         self.index = min(index, max(0, count - 1))
         self._reveal()
@@ -57,7 +57,7 @@ class Choices(Lines):
         self.refresh()
 
     def on_resize(self) -> None:
-        """Keeps the chosen one in sight."""
+        """Keep the chosen entry visible."""
         self._reveal()
 
     def render_line(self, y: int) -> Strip:

@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from qdeck_console.actions import bindings
 from qdeck_console.theme import INK, Painter
-from qdeck_console.widgets.items import Item, Listing, MarkRange, Window
+from qdeck_console.widgets.list_items import Item, Listing, MarkRange, Window
 from qdeck_console.widgets.panel import Lines
 from qdeck_console.widgets.strips import marked, strip_of, whole, without_margin
 
@@ -39,7 +39,7 @@ class LineList(ScrollView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = bindings("list")
 
     rows_seen = var(0)
-    """How many lines are in sight, for whoever follows that."""
+    """How many lines are visible."""
 
     class Moved(Message):
         """The cursor is on another entry."""
@@ -123,7 +123,7 @@ class LineList(ScrollView, can_focus=True):
         self._mark_range(now)
 
     def settle(self) -> None:
-        """Puts the cursor on the first entry when its own is not in the list: whoever filters expects that."""
+        """Put the cursor on the first entry when its own is not in the list any more."""
         if self.cursor not in self._where:
             self._set_cursor(self._nearest(0, 1))
 
@@ -171,7 +171,7 @@ class LineList(ScrollView, can_focus=True):
 
     @property
     def lacks(self) -> bool:
-        """Whether entries are in sight that are not known yet."""
+        """Whether a visible entry is not known yet."""
         items = self.listing.items
         if not isinstance(items, Window):
             return False
@@ -294,7 +294,7 @@ class LineList(ScrollView, can_focus=True):
         self._drawn.clear()
 
     def on_resize(self) -> None:
-        """Draws again for the new width and keeps the cursor in sight."""
+        """Draw again for the new width and keep the cursor visible."""
         self._drawn.clear()
         self.virtual_size = Size(self.size.width, self._tops[-1])
         self.rows_seen = self.size.height

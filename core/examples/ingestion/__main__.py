@@ -130,7 +130,7 @@ def server(url: str | None) -> Iterator[str]:
     if url is not None:
         yield url
         return
-    from qdeck_console.embedded import EmbeddedServer
+    from qdeck_console.embedded_server import EmbeddedServer
 
     with EmbeddedServer() as own:
         yield own.url

@@ -18,15 +18,15 @@ from qdeck._agent.maintenance import Maintenance
 from qdeck._agent.options import AgentOptions
 from qdeck._agent.shared_readers import SharedReaders
 from qdeck._agent.task_lease import TaskLease
-from qdeck._deck import agent_tasks, server_identity
 from qdeck._errors import LayoutMismatch, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
 from qdeck._redis import AsyncClient, Endpoint
 from qdeck._schedules.ticker import Ticker
+from qdeck._server import agent_tasks, server_identity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from qdeck._deck.agent_tasks import TaskResult
+    from qdeck._server.agent_tasks import TaskResult
 
 Event = dict[str, Any]
 RETRY_S: Final = 1.0
@@ -47,7 +47,7 @@ class MaintenanceTask:
     aligned: bool = False
     run_read_only: Callable[[], Awaitable[dict[str, Any]]] | None = None  # instead, without the right to write
     run_unclaimed: Callable[[], Awaitable[dict[str, Any]]] | None = (
-        None  # instead, when the key of its runs is not ours
+        None  # instead, when another program has the key of its runs
     )
 
 
@@ -117,8 +117,8 @@ class Agent:
         o = self.options
         if o.read_only and o.http is None and o.health_every is None:
             raise NotAllowed(
-                f"{self.endpoint} is open read-only, and an agent writes",
-                hint=f"{o.read_only_hint}; with --http or --health-every it can at least read",
+                f"{self.endpoint} is open read-only, so an agent cannot run",
+                hint=f"{o.read_only_hint}; or give --http or --health-every, which only read.",
             )
 
     def _maintenance(self, maintenance: Maintenance) -> list[MaintenanceTask]:
@@ -223,7 +223,7 @@ class Agent:
     async def _run_when_due(self, task: MaintenanceTask, client: AsyncClient) -> float:
         """Claim a task and run it; return the seconds until it may be due."""
         if self.options.read_only:
-            raise NotAllowed(f"{self.endpoint} is open read-only", hint=self.options.read_only_hint)
+            raise NotAllowed.read_only(self.endpoint, hint=self.options.read_only_hint)
         lease_s = self.options.lease
         claim = await client.run(
             agent_tasks.claim(
@@ -276,7 +276,7 @@ class Agent:
 
     def _report_run(self, task: MaintenanceTask, lease: TaskLease, stopping: TaskResult, seconds: float) -> None:
         if lease.lost:
-            error = "another agent took the run over: this one missed its heartbeats"
+            error = "another agent took over this run, because this agent missed its heartbeats"
             self.event({"event": "run_lost", "task": task.name, "run": lease.claim.token, "error": error})
             return
         word = {"done": "ran", "stopped": "stopped early"}.get(stopping.outcome, stopping.outcome)

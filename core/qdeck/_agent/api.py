@@ -72,12 +72,12 @@ class _Api:
             except Exception as error:  # noqa: BLE001 - one request must not end the agent
                 fault = type(error).__name__
                 self._event({"event": "failed", "request": _path(request), "error": f"{fault}: {error}"})
-                return error_response(500, f"the agent failed: {fault}", "see the agent's log")
+                return error_response(500, f"the agent failed: {fault}", "See the agent's log.")
 
         return handle
 
     def guarded(self, handler: Handler) -> Handler:
-        """The handler behind the token."""
+        """Return the handler behind the token."""
 
         async def handle(request: Request) -> Response:
             self._check_token(request)
@@ -88,15 +88,17 @@ class _Api:
     def _check_token(self, request: Request) -> None:
         token = self._options.token
         if token is None:
-            raise _Refusal(403, "this agent has no token: its API answers nobody", "set QDECK_HTTP_TOKEN for the agent")
+            raise _Refusal(
+                403, "this agent has no HTTP token, so it refuses every request", "Set QDECK_HTTP_TOKEN for the agent."
+            )
         given = request.headers.get("x-auth-token", "")
         scheme, _, word = request.headers.get("authorization", "").partition(" ")
         if not given and scheme.lower() == "bearer":
             given = word.strip()
         # Digests have one length, and headers may have bytes that are not ASCII.
         if not hmac.compare_digest(_digest(given), _digest(token)):
-            what = "the token is wrong" if given else "a token is needed"
-            raise _Refusal(401, what, "send it as X-AUTH-TOKEN or Authorization: Bearer")
+            what = "the token is wrong" if given else "the request has no token"
+            raise _Refusal(401, what, "Send it as X-AUTH-TOKEN or Authorization: Bearer.")
 
     async def health(self, _: Request) -> Response:
         return _json(await self._maintenance.report())
@@ -116,16 +118,20 @@ class _Api:
         _check_names(request, {"dry_run", "limit"})
         if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
             # Ignored, dry_run=true in a body would be a purge.
-            raise _Refusal(400, "the request has a body", "write parameters into the URL: ?dry_run=true")
+            raise _Refusal(400, "the request has a body", "Put parameters into the URL, such as ?dry_run=true")
         limit = _whole(request, "limit", MOST_LETTERS, 100_000)
         dry = self._is_dry(request)
         if not dry and "limit" in request.query_params:
-            raise _Refusal(400, "limit is for dry_run=true: a purge takes all that its rules name", "leave limit out")
+            raise _Refusal(
+                400,
+                "limit works only with dry_run=true: a purge takes everything that its rules match",
+                "Leave limit out.",
+            )
         if not dry and not self._options.allow_purge:
-            hint = "add ?dry_run=true, or set allow_purge = true in [agent] of the agent's qdeck.toml"
-            raise _Refusal(403, "this agent only shows what a purge would do", hint)
+            hint = "Add ?dry_run=true, or set allow_purge = true in [agent] of the agent's qdeck.toml."
+            raise _Refusal(403, "this agent does not allow purges over HTTP", hint)
         if not dry and self._options.read_only:
-            raise _Refusal(403, "the agent's context is read-only", "dry_run=true shows what a purge would do")
+            raise _Refusal(403, "the agent's context is read-only", "Add ?dry_run=true to see what a purge would do.")
         purged = await self._maintenance.purge_on_request(dry_run=dry, limit=limit)
         if not dry:
             known = {name: purged[name] for name in ("batch", "applied", "counts", "undo_until")}
@@ -135,7 +141,7 @@ class _Api:
     def _is_dry(self, request: Request) -> bool:
         word = request.query_params.get("dry_run", "false").lower()
         if word not in (*_TRUE, *_FALSE):
-            raise _Refusal(400, f"dry_run={word[:100]!r} is neither true nor false", "write dry_run=true")
+            raise _Refusal(400, f"dry_run={word[:100]!r} is neither true nor false", "Write dry_run=true")
         return word in _TRUE
 
     async def metrics(self, request: Request) -> Response:
@@ -181,9 +187,9 @@ def _check_names(request: Request, known: set[str]) -> None:
     given = [name for name, _ in request.query_params.multi_items()]
     for name in given:
         if given.count(name) > 1:
-            raise _Refusal(400, f"the parameter {name[:100]!r} is given twice", "give it once")
+            raise _Refusal(400, f"the parameter {name[:100]!r} is given twice", "Give it once.")
         if name not in known:
-            raise _Refusal(400, f"there is no parameter {name[:100]!r}", f"parameters are: {', '.join(sorted(known))}")
+            raise _Refusal(400, f"unknown parameter {name[:100]!r}", f"Use one of: {', '.join(sorted(known))}")
 
 
 def _whole(request: Request, name: str, usual: int, most: int) -> int:
@@ -191,7 +197,7 @@ def _whole(request: Request, name: str, usual: int, most: int) -> int:
     if text is None:
         return usual
     if not (text.isascii() and text.isdecimal() and len(text) <= 12 and 1 <= int(text) <= most):
-        raise _Refusal(400, f"{name}={text[:100]!r} is out of range", f"give a whole number from 1 to {most:,}")
+        raise _Refusal(400, f"{name}={text[:100]!r} is out of range", f"Give a whole number from 1 to {most:,}")
     return int(text)
 
 
@@ -215,9 +221,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     message = str(getattr(error, "detail", "")) or "error"
     if code == 405:
-        message = f"{request.method} is not for {_path(request)}"
+        message = f"{request.method} is not allowed for {_path(request)}"
     if code == 404 and not hint:
-        message, hint = f"there is nothing at {_path(request)}", "see /api/v1/queue/health, /metrics, /healthz"
+        message, hint = f"unknown path {_path(request)}", "use /api/v1/queue/health, /metrics or /healthz"
     return error_response(code, message, hint, headers)
 
 

@@ -73,7 +73,7 @@ class _Limited:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._running >= MAX_REQUESTS:
-            busy = error_response(503, f"{MAX_REQUESTS} requests are running", "try again later")
+            busy = error_response(503, f"{MAX_REQUESTS} requests are running already", "Try again later.")
             await busy(scope, receive, send)
             return
         self._running += 1
@@ -92,10 +92,10 @@ async def serve_api(
     listener = _bind(options.http)
     host, port = listener.getsockname()[:2]
     if options.token is None:
-        error = "no token is set: of the API, only /metrics and /healthz answer"
+        error = "no HTTP token is set: only /metrics and /healthz are available"
         event({"event": "degraded", "error": error, "hint": "set QDECK_HTTP_TOKEN"})
     if not options.http.is_loopback:
-        error = f"the API listens on {host}, in plain HTTP: put a proxy with TLS before it"
+        error = f"the API listens on {host} over plain HTTP: put a TLS proxy in front of it"
         event({"event": "warning", "error": error})
     config = uvicorn.Config(
         _Limited(make_app(options, maintenance, event)),
@@ -132,7 +132,7 @@ def _bind(address: ListenAddress) -> socket.socket:
         listener.bind((address.host, address.port))
     except OSError as error:
         listener.close()
-        hint = "choose another port, or stop the program that listens there"
+        hint = "Choose another port, or stop the program that listens there."
         raise InvalidOption(f"cannot listen on {address.host}:{address.port}: {error.strerror}", hint=hint) from error
     listener.setblocking(False)
     return listener

@@ -1,23 +1,23 @@
-"""Dead letters in the API: the entry format of the document on queue reliability, in our words."""
+"""Dead letters in the API: the entry format of the document on queue reliability, with qdeck's field names."""
 
 from __future__ import annotations
 
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.payload import mask_text
-from qdeck._deck.queue_ref import Feature, named
 from qdeck._engine import keys
 from qdeck._engine.stored_numbers import clamped
 from qdeck._errors import UsageError
 from qdeck._formatting import iso
+from qdeck._model.payload import mask_text
+from qdeck._model.queue_ref import Feature, named
 from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._agent.shared_readers import SharedReaders
-    from qdeck._deck.model import JobRecord, QueueRef
+    from qdeck._model.values import JobRecord, QueueRef
     from qdeck._redis import AsyncClient
     from qdeck._redis.commands import Program
 
@@ -37,7 +37,7 @@ async def dead_letters(readers: SharedReaders, client: AsyncClient, queue: str |
     rows = [row for row in known if wanted is None or row.ref in wanted]
     if queue is not None and not rows:
         near = difflib.get_close_matches(queue, [row.name for row in known], 1)
-        hint = f"did you mean {near[0]!r}?" if near else "GET /api/v1/queue/health lists the queues"
+        hint = f"Did you mean {near[0]!r}?" if near else "Get /api/v1/queue/health to list the queues."
         raise UnknownQueue(f"there is no queue {queue!r}", hint=hint)
     records: list[JobRecord] = []
     full = [row for row in rows if row.dead and row.problem is None]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
 from qdeck._formatting import iso
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck._rules.health_document import document, rates_document
 
@@ -53,7 +53,7 @@ def summary(report: HealthReport) -> dict[str, Any]:
 
 def read_last() -> Program[dict[str, Any] | None]:
     """Return the last report of an agent; None when there was none within the hour, or it may not be read."""
-    [raw] = yield ask((b"HGET", KEY, b"metrics"))
+    [raw] = yield with_errors((b"HGET", KEY, b"metrics"))
     if is_error(raw) or raw is None:
         return None
     try:

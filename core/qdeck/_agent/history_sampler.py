@@ -1,20 +1,20 @@
-"""Writes the samples that `_deck/history.py` reads: only changes, in strings that expire by themselves."""
+"""Writes the samples that `_server/history.py` reads: only changes, in strings that expire by themselves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import history
-from qdeck._deck.history import COARSE, FINE, LATEST, Sample, Tier
 from qdeck._engine.stored_numbers import digits
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
+from qdeck._server import history
+from qdeck._server.history import COARSE, FINE, LATEST, Sample, Tier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.model import QueueRow
+    from qdeck._model.values import QueueRow
     from qdeck._redis.commands import Command, Program
 
 SLICE: Final = 500  # writes in one round trip
@@ -41,7 +41,7 @@ class HistorySampler:
     def take(self, rows: Sequence[QueueRow], at_ms: int) -> Program[int]:
         """Write one sample of each queue; return the number of appends."""
         usable = [row for row in rows if row.problem is None and row.totals]
-        [last] = yield ask((b"HGET", LATEST, ""))
+        [last] = yield with_errors((b"HGET", LATEST, ""))
         new_minute = (
             (digits(last) if isinstance(last, bytes) else None) or 0
         ) // COARSE.step_ms != at_ms // COARSE.step_ms
@@ -90,7 +90,7 @@ def _send(calls: Sequence[Command], unread: list[str]) -> Program[None]:
     for at in range(0, len(calls), SLICE):
         # Appended twice after a lost reply, a sample is read once.
         part = calls[at : at + SLICE]
-        for call, reply in zip(part, (yield ask(*part)), strict=True):
+        for call, reply in zip(part, (yield with_errors(*part)), strict=True):
             if reads.is_broken(reply):
                 unread.append(f"{call[1]!r}: {reply}")  # a key of another program: the other queues continue
 

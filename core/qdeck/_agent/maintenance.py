@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._agent import health_record, purging, queue_maintenance
 from qdeck._agent.history_sampler import HistorySampler
-from qdeck._deck import agent_tasks, finding_times
 from qdeck._engine import keys
 from qdeck._errors import NotAllowed, QdeckError
 from qdeck._redis import AsyncClient, Endpoint, reads
 from qdeck._rules.health_document import document
+from qdeck._server import agent_tasks, finding_times
 from qdeck._settings.limits import Limits
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from qdeck._agent.options import AgentOptions
     from qdeck._agent.shared_readers import SharedReaders
     from qdeck._agent.task_lease import TaskLease
-    from qdeck._deck.agent_tasks import TaskResult
-    from qdeck._deck.model import Snapshot
+    from qdeck._model.values import Snapshot
     from qdeck._redis.commands import Program
     from qdeck._rules.health import HealthReport
+    from qdeck._server.agent_tasks import TaskResult
     from qdeck.messages import LifeCycleCount
 
 PING_TIMEOUT_S: Final = 2.0  # callers of `/healthz` must not wait

@@ -1,7 +1,8 @@
-"""The metrics for Prometheus: those of the document on queue reliability, dots as underscores, with our prefix.
+"""The metrics for Prometheus: those of the document on queue reliability, dots as underscores, with the prefix
+`qdeck_`.
 
-What the document writes into a name (a pool, a queue) is a label here; what the agents counted is the same whichever
-of them is asked.
+What the document writes into a name (a pool, a queue) is a label here; what the agents counted is the same on
+every agent.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from qdeck._deck.model import State
 from qdeck._engine.stored_numbers import whole
 from qdeck._hidden_characters import HIDDEN, json_escape
+from qdeck._model.values import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from prometheus_client.metrics_core import Metric
 
-    from qdeck._deck.agent_tasks import AgentTask
-    from qdeck._deck.model import QueueRow, Snapshot
+    from qdeck._model.values import QueueRow, Snapshot
+    from qdeck._server.agent_tasks import AgentTask
     from qdeck.messages import LifeCycleCount
 
 _OBEYED: Final = re.compile(rf"(?!\n){HIDDEN.pattern}")
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-# The document's names for what a purge takes, and the rules of ours that do it.
+# The document's names for what a purge takes, and the rules of qdeck for it.
 PURGES: Final = {
     "pending": "running_without_owner",
     "ready": "ready_too_old",
@@ -67,9 +68,9 @@ def _queues(snapshot: Snapshot) -> Iterable[Metric]:
             if (count := getattr(row, state.value)) is not None:
                 sizes.add_metric((row.adapter, row.name, state.value), count)
     yield sizes
-    yield _gauge(rows, "health_queue_oldest_age", "Seconds for which the oldest job waits to start", "oldest_s")
+    yield _gauge(rows, "health_queue_oldest_age", "Seconds that the oldest job has waited to start", "oldest_s")
     yield _gauge(rows, "health_queue_stuck", "Jobs that are stuck", "stuck")
-    yield _gauge(rows, "health_queue_late", "Jobs that wait to start for too long", "late")
+    yield _gauge(rows, "health_queue_late", "Jobs that have waited to start for longer than the threshold", "late")
     yield _gauge(rows, "health_queue_workers", "Living workers that serve the queue", "workers")
     yield _gauge(rows, "dlq_size", "Dead letters", "dead")
     for name, about in _TOTALS.items():
@@ -81,13 +82,13 @@ def _queues(snapshot: Snapshot) -> Iterable[Metric]:
 
 
 _TOTALS: Final = {
-    "enqueued": "Jobs made since the queue was",
-    "done": "Jobs that were done",
-    "failed": "Runs that failed",
-    "dead": "Jobs that died",
-    "crashed": "Runs whose worker went away",
+    "enqueued": "Jobs enqueued since the queue was created",
+    "done": "Jobs that succeeded",
+    "failed": "Attempts that failed",
+    "dead": "Jobs that became dead letters",
+    "crashed": "Attempts whose worker was lost",
     "dropped_dead": "Dead letters dropped because of their age or number",
-    "quarantined": "Entries of the outbox that could not be read and were set aside",
+    "quarantined": "Outbox entries that could not be read and were moved to quarantine",
 }
 
 
@@ -104,7 +105,7 @@ def _health(snapshot: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
         "qdeck_health_status", "0 healthy, 1 degraded, 2 unhealthy", value=snapshot.status.exit_code
     )
     found = GaugeMetricFamily(
-        "qdeck_health_findings", "Findings of the last look", labels=("code", "severity", *_QUEUE)
+        "qdeck_health_findings", "Findings of the last refresh", labels=("code", "severity", *_QUEUE)
     )
     for labels, count in Counter(
         (one.code.value, one.severity.value, *(one.queue or ("", ""))) for one in snapshot.findings
@@ -122,13 +123,13 @@ def _health(snapshot: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
         yield GaugeMetricFamily("qdeck_health_orphaned_count", "Records that belong to no job", value=orphans)
     rates = [row.out_per_s for row in snapshot.queues if row.out_per_s is not None]
     if rates:
-        yield GaugeMetricFamily("qdeck_health_processing_rate", "Jobs that ended a minute", value=60 * sum(rates))
+        yield GaugeMetricFamily("qdeck_health_processing_rate", "Jobs that ended per minute", value=60 * sum(rates))
     memory = snapshot.server.memory_bytes
     if memory is not None:
         yield GaugeMetricFamily("qdeck_server_memory_bytes", "Memory that the server uses", value=memory)
     if snapshot.workers_alive is not None:
         yield GaugeMetricFamily("qdeck_workers_alive", "Living workers", value=snapshot.workers_alive)
-    unknown = GaugeMetricFamily("qdeck_notice", "1 for each thing that cannot be read, and why", labels=("message",))
+    unknown = GaugeMetricFamily("qdeck_notice", "1 for each message about what cannot be read", labels=("message",))
     for notice in snapshot.notices:
         unknown.add_metric((notice,), 1)
     yield unknown
@@ -138,7 +139,7 @@ def _purge(tasks: Sequence[AgentTask]) -> Iterable[Metric]:
     counted = next((task.counters for task in tasks if task.name == "purge"), {})
     for name, rule in PURGES.items():
         # A gauge by its type, because the format adds `_total` to the names of counters; it only ever grows.
-        about = f"Entries that purges took by the rule {rule}"
+        about = f"Entries that purges took under the rule {rule}"
         yield GaugeMetricFamily(f"qdeck_purge_{name}_count", about, value=counted.get(rule, 0))
     rules = CounterMetricFamily("qdeck_purge_entries", "Entries that purges took", labels=("rule",))
     for rule, count in counted.items():
@@ -147,9 +148,9 @@ def _purge(tasks: Sequence[AgentTask]) -> Iterable[Metric]:
 
 
 def _agents(tasks: Sequence[AgentTask]) -> Iterable[Metric]:
-    runs = CounterMetricFamily("qdeck_agent_runs", "Runs of a task of the agents", labels=("task", "outcome"))
+    runs = CounterMetricFamily("qdeck_agent_runs", "Runs of a maintenance task", labels=("task", "outcome"))
     last = GaugeMetricFamily(
-        "qdeck_agent_last_run_timestamp_seconds", "When a task of the agents last ended", labels=("task",)
+        "qdeck_agent_last_run_timestamp_seconds", "When a maintenance task last ended", labels=("task",)
     )
     for task in tasks:
         runs.add_metric((task.name, "done"), task.runs)
@@ -165,11 +166,9 @@ _LIFE: Final = ("service", "type", "tier")
 
 def _life(counts: Sequence[LifeCycleCount]) -> Iterable[Metric]:
     """Yield what happened to temporary queues: how many were made and how they ended, and what they held."""
-    events = CounterMetricFamily(
-        "qdeck_temporary_queues", "Temporary queues, by what happened", labels=("event", *_LIFE)
-    )
-    lost = CounterMetricFamily("qdeck_temporary_messages_discarded", "Messages that nobody read", labels=_LIFE)
-    freed = CounterMetricFamily("qdeck_temporary_freed_bytes", "Memory that went free", labels=_LIFE)
+    events = CounterMetricFamily("qdeck_temporary_queues", "Temporary queues by event", labels=("event", *_LIFE))
+    lost = CounterMetricFamily("qdeck_temporary_messages_discarded", "Messages that were never read", labels=_LIFE)
+    freed = CounterMetricFamily("qdeck_temporary_freed_bytes", "Memory that was freed", labels=_LIFE)
     for one in counts:
         labels = (one.service, one.type, one.tier)
         if one.event == "discarded":

@@ -35,7 +35,7 @@ _PROXY_HEADERS: Final = frozenset(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is a name or an address of this machine that no other can reach."""
+    """Return whether it is a name or an address of this machine that no other can reach."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -72,7 +72,7 @@ class ListenAddress:
         host, _, port = text.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")
         if not port.isdecimal() or int(port) > 65535 or (":" in bare and bare == host):
-            raise InvalidOption(f"{text!r} is not HOST:PORT", hint="write 127.0.0.1:9180, or [::1]:9180")
+            raise InvalidOption(f"{text!r} is not HOST:PORT", hint="Write 127.0.0.1:9180, or [::1]:9180")
         return cls(host=bare or "127.0.0.1", port=int(port))
 
 
@@ -102,9 +102,9 @@ class AgentOptions:
         for name in ("purge_every", "health_every", "clean_every", "history_every", "maintain_every", "lease"):
             value = getattr(self, name)
             if value is not None and not 0.05 <= value <= 31 * 86_400:
-                raise InvalidOption(f"{name} of {value} s", hint="give at least 0.05 s and at most 31 days")
+                raise InvalidOption(f"{name} is {value} s", hint="Give at least 0.05 s and at most 31 days.")
         if self.token is not None and len(self.token) < MIN_TOKEN:
-            hint = f"give at least {MIN_TOKEN} characters, for instance those of `openssl rand -hex 32`"
+            hint = f"Give at least {MIN_TOKEN} characters, such as the output of `openssl rand -hex 32`"
             raise InvalidOption(f"the HTTP token has only {len(self.token)} characters", hint=hint)
 
 
@@ -135,7 +135,7 @@ def from_configuration(
         history_every=agent.history_interval if agent.history_hours else None,
         history_keep_s=agent.history_hours * 3600,
         http=None if address is None else ListenAddress.parse(address),
-        # An empty token counts as none: an empty variable must not be a token that anybody can guess.
+        # An empty token counts as none: an empty variable must not be a valid token.
         token=token or configuration.agent_token() or None,
         allow_purge=agent.allow_purge,
         read_only=read_only_hint is not None or (target is not None and target.read_only),

@@ -61,7 +61,9 @@ async def planned(
     *,
     rules: Sequence[str] = (),
 ) -> AsyncIterator[Plan]:
-    """The plan of a purge by some rules, or by those of the configuration, and its thresholds; it is gone after."""
+    """Yield the plan of a purge by some rules, or by those of the configuration, and its thresholds; the file is
+    removed afterwards.
+    """
     with tempfile.TemporaryDirectory(prefix="qdeck-purge-") as folder:
         yield await reader.plan_purge(
             read_rules(rules, settings),

@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import workers
 from qdeck._engine import keys, programs, transitions
 from qdeck._engine.stored_numbers import digits
 from qdeck._redis import reads
 from qdeck._redis.commands import ordered
 from qdeck._redis.errors import is_error
+from qdeck._server import workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck._deck.model import QueueRow
+    from qdeck._model.values import QueueRow
     from qdeck._redis.commands import Command, Program
 
 DEAD_WORKER_MS: Final = 24 * 3_600_000  # a worker without a heartbeat for so long is removed
@@ -78,7 +78,7 @@ def find_work(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[lis
             (b"HLEN", keys.key(row.name, "lease")),
             (b"XLEN", keys.key(row.name, "outbox")),
         ]
-    replies = yield from reads.ask_all(calls)
+    replies = yield from reads.try_all(calls)
     found = []
     for at, row in enumerate(rows):
         overdue, running, leases, outbox = replies[4 * at : 4 * at + 4]

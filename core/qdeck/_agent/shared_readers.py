@@ -9,15 +9,15 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import NATIVE
 from qdeck._errors import NotAllowed
+from qdeck._model.values import NATIVE
 from qdeck.admin import AsyncReader, AsyncWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._agent.options import AgentOptions
-    from qdeck._deck.model import Snapshot
+    from qdeck._model.values import Snapshot
 
 FRESH_S: Final = 1.0
 
@@ -45,7 +45,7 @@ class LockedReader:
     def writer(self) -> AsyncWriter:
         """Return the client as a writer; raise when the agent is read-only."""
         if not isinstance(self.reader, AsyncWriter):
-            raise NotAllowed(f"{self.reader.address} is open read-only", hint=self._hint)
+            raise NotAllowed.read_only(self.reader.address, hint=self._hint)
         return self.reader
 
 
@@ -71,7 +71,7 @@ class SharedReaders:
             return self._snapshot
 
     async def counts(self) -> Snapshot:
-        """Return a snapshot of our own queues now, without the expensive numbers of every queue."""
+        """Return a snapshot of the native queues now, without the expensive numbers of every queue."""
         async with self._own.lock:
             return await self._own.reader.snapshot(visible=())
 

@@ -6,12 +6,12 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from qdeck._deck import agent_tasks
 from qdeck._errors import QdeckError
+from qdeck._server import agent_tasks
 
 if TYPE_CHECKING:
-    from qdeck._deck.agent_tasks import TaskClaim
     from qdeck._redis import AsyncClient
+    from qdeck._server.agent_tasks import TaskClaim
 
 
 class TaskLease:

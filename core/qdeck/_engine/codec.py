@@ -90,7 +90,7 @@ def read_head(raw: bytes) -> JobHead:
     first, *rest = raw.decode("utf-8", "replace").split("\n")
     words = first.split(" ", 3)
     if len(words) != 4 or not words[3]:
-        raise UnreadableRecord(f"its head is not one: {first[:40]!r}")
+        raise UnreadableRecord(f"its head cannot be read: {first[:40]!r}")
     enqueued = read_whole(words[0], "time of enqueueing")
     priority = read_whole(words[1], "priority")
     if priority > MAX_PRIORITY:
@@ -192,7 +192,7 @@ def read_lease(raw: bytes) -> JobLease:
 def _place(score: str) -> int:
     found = score_ms(score)
     if found is None:
-        raise ValueError(f"{score[:40]!r} is not a place in line")
+        raise ValueError(f"{score[:40]!r} is not a score of a ready job")
     return found
 
 
@@ -240,12 +240,12 @@ def encode_call(task: str, args: tuple[Any, ...], kwargs: dict[str, Any], limit:
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise PayloadNotSerializable(
             f"arguments of task {task!r} cannot be written as JSON: {error}",
-            hint="pass numbers, text, lists, dicts, dates or None; pass an id instead of an object",
+            hint="Pass numbers, text, lists, dicts, dates or None; pass an id instead of an object.",
         ) from error
     if len(body) > limit:
         raise PayloadTooLarge(
             f"arguments of task {task!r} take {len(body):,} bytes, the limit is {limit:,}",
-            hint="store the data elsewhere and pass where it is, or raise max_payload of the app",
+            hint="Store the data elsewhere and pass its location, or raise max_payload of the app.",
         )
     return body
 
@@ -257,7 +257,7 @@ def decode_call(body: bytes) -> tuple[list[Any], dict[str, Any]]:
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"the payload is not a call: {error}") from error
     if not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise ValueError("the payload is not a call: it should be [arguments, named arguments]")
+        raise ValueError("the payload is not a call: expected [arguments, named arguments]")
     return args, kwargs
 
 
@@ -286,7 +286,7 @@ def _refuse_what_changes(values: Iterable[Any]) -> None:
             continue
         if kind is float:
             if value - value != 0.0:
-                raise ValueError(f"JSON has no {value}")
+                raise ValueError(f"JSON cannot hold {value}")
         elif kind is list or kind is tuple:
             if not _UNCHANGED.issuperset(map(type, value)):
                 _refuse_what_changes(value)
@@ -296,7 +296,7 @@ def _refuse_what_changes(values: Iterable[Any]) -> None:
             if not _UNCHANGED.issuperset(map(type, value.values())):
                 _refuse_what_changes(value.values())
         elif isinstance(value, _BYTES):
-            raise TypeError(f"JSON has no bytes: {bytes(value[:20])!r}")
+            raise TypeError(f"JSON cannot hold bytes: {bytes(value[:20])!r}")
         else:
             # Dates, sets and dataclasses are rare: check what is written for them.
             _refuse_what_changes((msgspec.to_builtins(value, builtin_types=_BYTES),))

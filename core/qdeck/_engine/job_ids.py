@@ -45,7 +45,7 @@ def check_id(text: object) -> str:
     if not isinstance(text, str) or not _VALID.fullmatch(text):
         raise InvalidOption(
             f"job id {text!r} is not valid",
-            hint="use 1 to 128 of letters, digits and . _ : - starting with a letter or digit",
+            hint="Use 1 to 128 of letters, digits and . _ : - starting with a letter or digit.",
         )
     return text
 

@@ -11,7 +11,7 @@ from qdeck._engine import batch_transitions, keys, outbox_entries, transitions
 from qdeck._engine.stored_numbers import score_ms
 from qdeck._errors import QdeckError
 from qdeck._redis import reads, scripts
-from qdeck._redis.commands import Request, ask
+from qdeck._redis.commands import Request, with_errors
 from qdeck._redis.errors import LOST, Late, NewQueue, UnknownScript, good, is_error
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
 _ANNOUNCEMENTS: Final = 5  # attempts to enqueue jobs soon after they were announced
-TAKEN: Final = 2  # the reply of a queue in which the id of a job is taken
-REFUSED, RETURNED = b" refused", b" returned"  # suffix of the place that a queue keeps of such a job
+TAKEN: Final = 2  # the reply of a queue in which the id of a job is used
+REFUSED, RETURNED = b" refused", b" returned"  # suffix of the place that a queue keeps for such a job
 _FIRST_PAGE: Final = 16  # entries of an outbox in the first read: their size is unknown
 
 
@@ -41,7 +41,7 @@ def call_each(calls: Sequence[Transition[T]]) -> Program[list[T | QdeckError]]:
     script = calls[0].script
     key = script.keys(calls[0].queue)[0] if len(calls) == 1 else b""
     while todo:
-        replies = yield Request([calls[at].command() for at in todo], key, ask=True, script=script)
+        replies = yield Request([calls[at].command() for at in todo], key, returns_errors=True, script=script)
         again: list[int] = []
         for at, reply in zip(todo, replies, strict=True):
             op = calls[at]
@@ -86,7 +86,7 @@ def _on_queue(script: QueueScript, queue: str, request: Request) -> Program[Any]
 def make_queue(queue: str) -> Program[None]:
     """Register a queue, then create it: a surplus name in the registry is harmless, a missing one is not."""
     registry = keys.QUEUES.encode()
-    [stamp] = yield ask((b"TIME",), key=registry)
+    [stamp] = yield with_errors((b"TIME",), key=registry)
     yield Request(((b"HSETNX", registry, queue, (reads.stamp(stamp) or 0) // 1000 * 1000),), registry)
     yield from call(transitions.init(queue))
 
@@ -123,7 +123,7 @@ def _make(queue: str, jobs: Sequence[NewJob], now: int) -> Program[list[EnqueueR
 
 def _announce(queue: str, jobs: Sequence[NewJob], now: int) -> Program[tuple[int, list[NewJob]]]:
     """Announce jobs to the queues of their parents; return a time before that, and the jobs with the outcomes found."""
-    [stamp] = yield ask((b"TIME",), key=keys.key(queue, "meta"))
+    [stamp] = yield with_errors((b"TIME",), key=keys.key(queue, "meta"))
     pairs: dict[str, list[tuple[str, str]]] = {}  # queue → its jobs and who waits for them
     for job in jobs:
         for ref in job.after:
@@ -176,7 +176,7 @@ def deliver(queue: str, now: int = 0, report: Callable[[str], None] | None = Non
     """Deliver one slice of a queue's outbox. An entry may be delivered twice; it is deleted last.
 
     An entry that another queue refuses stays, and the error is raised at the end: it must not hold up later entries.
-    An entry that cannot be read is set aside and counted, and `report` is called with the reason.
+    An entry that cannot be read is moved to quarantine and counted, and `report` is called with the reason.
     """
     delivery = _Delivery(queue, now, report)
     start, page = b"-", _FIRST_PAGE
@@ -221,7 +221,9 @@ class _Delivery:
         self._places: dict[str, list[bytes]] = {}  # of deleted entries, by the queue that took their jobs in
 
     def read(self, first: bytes, last: bytes, most: int) -> Program[list[tuple[bytes, list[bytes]]]]:
-        stamp, entries = yield ask((b"TIME",), (b"XRANGE", self._key, first, last, b"COUNT", most), key=self._key)
+        stamp, entries = yield with_errors(
+            (b"TIME",), (b"XRANGE", self._key, first, last, b"COUNT", most), key=self._key
+        )
         self._read_ms = self.now or reads.stamp(stamp) or 0
         return list(good(entries))
 
@@ -231,14 +233,14 @@ class _Delivery:
         except ValueError as error:
             op = transitions.quarantine(self.queue, entry_id, str(error), self.now)
             if (yield from call(op)) and self.report is not None:
-                self.report(f"set aside an entry of the outbox of {self.queue!r}: {error}")
+                self.report(f"moved an outbox entry of {self.queue!r} to quarantine: {error}")
             return
         try:
             is_refused = yield from self._effect(entry_id, entry, self._read_ms)
         except Late:
             # This process was suspended, or the clocks of two servers differ: read again, by the other server's clock.
             other = entry.other_queue or self.queue
-            [stamp] = yield ask((b"TIME",), key=keys.key(other, "meta"))
+            [stamp] = yield with_errors((b"TIME",), key=keys.key(other, "meta"))
             before = self._read_ms
             if not (yield from self.read(entry_id, entry_id, 1)):
                 return
@@ -246,7 +248,7 @@ class _Delivery:
             is_refused = yield from self._effect(entry_id, entry, reads.stamp(stamp) or 0)
         if is_refused and not (yield from self._return(entry_id, entry)):
             return
-        _, stamp = yield ask((b"XDEL", self._key, entry_id), (b"TIME",), key=self._key)
+        _, stamp = yield with_errors((b"XDEL", self._key, entry_id), (b"TIME",), key=self._key)
         self._deleted_ms = self.now or reads.stamp(stamp) or 0
         if entry.makes_job:
             place = self._place(entry_id) + (REFUSED if is_refused else b"")
@@ -256,19 +258,19 @@ class _Delivery:
         return self.queue.encode() + b" " + entry_id
 
     def _return(self, entry_id: bytes, entry: outbox_entries.OutboxEntry) -> Program[bool]:
-        """Take a job back whose id is taken in its new queue; return False when it is taken here, too."""
+        """Return a job to this queue whose id is used in its new one; return False when it is used here, too."""
         fields = entry.fields | {"y": b"" if entry.fields.get("y") else b"1"}
         place = self._place(entry_id) + RETURNED
         reply = yield from call(batch_transitions.accept_job(self.queue, entry.text["i"], fields, place, 0, self.now))
         if reply == TAKEN:
-            reason = f"its id is taken in {self.queue!r} and {entry.text['q']!r}"
+            reason = f"its id is used in both {self.queue!r} and {entry.text['q']!r}"
             yield from call(transitions.quarantine(self.queue, entry_id, reason, self.now))
             return False
         self._places.setdefault(self.queue, []).append(place)
         return True
 
     def _effect(self, entry_id: bytes, entry: outbox_entries.OutboxEntry, read_ms: int) -> Program[bool]:
-        """Apply an entry to its queue; return whether that queue refused a job since its id is taken."""
+        """Apply an entry to its queue; return whether that queue refused a job because its id is used."""
         text, job_id, batch, now = entry.text, entry.text["i"], entry.text.get("u", ""), self.now
         if entry.kind == "release":
             yield from call(transitions.release_dependents(self.queue, job_id, text["o"], now, batch))
@@ -295,7 +297,7 @@ class _Delivery:
             for place in places:
                 pairs += (self._deleted_ms, place)
             removed = keys.key(other, "removed")
-            yield ask((b"ZADD", removed, b"XX", *pairs), key=removed)
+            yield with_errors((b"ZADD", removed, b"XX", *pairs), key=removed)
         self._places.clear()
 
 

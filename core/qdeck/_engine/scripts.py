@@ -1,4 +1,4 @@
-"""The scripts of a queue: the shared pieces that each names are put before it, and it gets the keys it declares."""
+"""The scripts of a queue: each is preceded by the shared pieces that it names, and gets the keys that it declares."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def release_dependents(queue: str, job_id: str, outcome: str, now: int = 0, batc
 def resolve_dependent(
     queue: str, child: str, ref: str, outcome: str, now: int = 0, batch: str = "", read_ms: int = 0
 ) -> Transition[str]:
-    """Tell a job that a parent in another queue has ended; record it for the undo of a `batch`."""
+    """Report to a job that a parent in another queue has ended; record it for the undo of a `batch`."""
     return Transition(load("dependents"), queue, [now, read_ms, "resolve", child, ref, outcome], _word, batch)
 
 
@@ -253,7 +253,7 @@ def watch_parents(
 
 
 def quarantine(queue: str, entry_id: bytes, reason: str, now: int = 0) -> Transition[bool]:
-    """Set aside an outbox entry that cannot be read; return False when it is gone."""
+    """Move an outbox entry that cannot be read to quarantine; return False when it is gone."""
     return Transition(load("quarantine"), queue, [now, entry_id, reason.encode(errors="backslashreplace")], bool)
 
 

@@ -12,7 +12,7 @@ Grammar (a blank filter is everything; what does not parse is an InvalidFilter t
 
 Meaning:
 
-- Words and phrases are looked for anywhere in a record, upper and lower case alike. `*` stands for any text, inside
+- Words and phrases are searched everywhere in a record, regardless of case. `*` stands for any text, inside
   quotes too; `\\*` inside quotes is a star.
 - `field:value` compares the whole value, case-sensitively; several values are alternatives. `field:*` holds where there
   is a value, `field:""` (texts) where there is none. `tag` and payload lists match with one of their elements.

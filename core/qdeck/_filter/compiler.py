@@ -36,7 +36,7 @@ _INDEX: Final = re.compile(r"[0-9]{1,9}")
 
 
 def compile_node(node: Node, now_ms: int) -> Test:
-    """The test that a tree means at a moment."""
+    """Return the test for a tree at a moment."""
     match node:
         case Everything():
             return lambda _: True
@@ -54,7 +54,7 @@ def compile_node(node: Node, now_ms: int) -> Test:
 
 
 def _cost(node: Node) -> int:
-    """What is cheap to ask is asked first, so that text and payload are made for few records."""
+    """Return the tests in the order of their cost, so that text and payload are made for few records."""
     match node:
         case Everything():
             return 0
@@ -76,7 +76,7 @@ def _all(node: And, now_ms: int) -> Test:
     parts = sorted(node.nodes, key=_cost)
     tests = [compile_node(part, now_ms) for part in parts if not isinstance(part, Words)]
     if words := [part.pattern for part in parts if isinstance(part, Words)]:
-        # One look at the text for all the words: making it is the dear part.
+        # One pass over the text for all words: making the text is the expensive part.
         place = sum(1 for part in parts if not isinstance(part, Words) and _cost(part) <= _cost(Words(words[0])))
         tests.insert(place, _words(words))
     if len(tests) == 1:
@@ -131,7 +131,7 @@ def _in_order(text: str, parts: Sequence[str], start: int, end: int) -> bool:
 
 
 def compile_pattern(pattern: WildcardPattern) -> Callable[[str], bool]:
-    """The test of a whole text: leftmost pieces suffice, so no pattern can make it slow."""
+    """Return the test of a whole text: leftmost pieces suffice, so no pattern can make it slow."""
     if pattern.is_any:
         return bool
     first, last, middle = pattern.parts[0], pattern.parts[-1], pattern.parts[1:-1]
@@ -187,7 +187,7 @@ def _text(get: Callable[[Record], Any], patterns: Sequence[WildcardPattern]) -> 
 
 
 def _queue(get: Callable[[Record], Any], patterns: Sequence[WildcardPattern]) -> Test:
-    """The test of a queue, given by its name or as `adapter/name`."""
+    """Return the test of a queue, given by its name or as `adapter/name`."""
     by_name = _text(get, patterns)
     if not any("/" in part for pattern in patterns for part in pattern.parts):
         return by_name

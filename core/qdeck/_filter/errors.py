@@ -9,18 +9,18 @@ from qdeck._hidden_characters import is_shown
 
 
 def wrong(message: str, text: str, position: int, hint: str) -> InvalidFilter:
-    """The error for `text` at `position`; the place is in the message too, for logs that show nothing else."""
+    """Return the error for `text` at `position`; the place is in the message too, for logs that show nothing else."""
     place = "at the end" if position >= len(text) else f"at character {position + 1}"
     return InvalidFilter(f"{message}, {place}", position=position, hint=hint)
 
 
 def show(value: str, limit: int = 60) -> str:
-    """A value as it stands in a message: quoted, printable and short."""
+    """Return a value as it stands in a message: quoted, printable and short."""
     return repr(value if len(value) <= limit else value[: limit - 1] + "…")
 
 
 def explain(text: str, error: InvalidFilter, *, width: int = 80) -> str:
-    """The error as lines for a terminal: message, the filter with a caret under the place, and the remedy."""
+    """Return the error as lines for a terminal: message, the filter with a caret under the place, and the remedy."""
     start = max(0, min(error.position - width * 2 // 3, len(text) - width))
     window = text[start : start + width]
     before = "…" if start else ""

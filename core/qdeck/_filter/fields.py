@@ -63,10 +63,12 @@ class Record(Protocol):
     def enqueued_ms(self) -> int | None: ...
 
     def payload(self) -> object:
-        """The decoded JSON value (`[args, kwargs]` for a call); a method, so that it is decoded only when needed."""
+        """Return the decoded JSON value (`[args, kwargs]` for a call); a method, so that it is decoded only when
+        needed.
+        """
 
     def text(self) -> str:
-        """All the text that words and phrases are looked for in."""
+        """Return all the text in which words and phrases are searched."""
 
 
 class FieldKind(StrEnum):
@@ -104,22 +106,22 @@ FIELDS: Final = _table(
     ("queue", FieldKind.TEXT, "queue", "the queue it is in"),
     ("adapter", FieldKind.TEXT, "adapter", "the queue system it belongs to"),
     ("state", FieldKind.STATE, "state", ", ".join(STATES)),
-    ("error", FieldKind.TEXT, "error", "the bare class of the last error"),
+    ("error", FieldKind.TEXT, "error", "the class of the last error, without its module"),
     ("message", FieldKind.TEXT, "message", "the message of the last error"),
     ("worker", FieldKind.TEXT, "worker", "the worker that has it"),
     ("tag", FieldKind.TAGS, "tags", "one of its tags"),
     ("priority", FieldKind.NUMBER, "priority", "lower goes first; CRITICAL, HIGH, NORMAL, LOW"),
-    ("attempts", FieldKind.NUMBER, "attempts", "runs that ended in failure"),
-    ("crashes", FieldKind.NUMBER, "crashes", "workers that died with it"),
-    ("age", FieldKind.AGE, "since_ms", "how long it has been there: 90s 15m 2h 7d"),
+    ("attempts", FieldKind.NUMBER, "attempts", "attempts that failed"),
+    ("crashes", FieldKind.NUMBER, "crashes", "workers that died while they ran it"),
+    ("age", FieldKind.AGE, "since_ms", "how long it has been in its state: 90s 15m 2h 7d"),
     ("due", FieldKind.TIME, "due_ms", "when it starts; due<5m: in less than five minutes"),
-    ("failed", FieldKind.TIME, "failed_ms", "when it failed; failed>2h: more than two hours ago"),
+    ("failed", FieldKind.TIME, "failed_ms", "when it failed or died, also as died; failed>2h: more than two hours ago"),
     ("enqueued", FieldKind.TIME, "enqueued_ms", "when it was made; enqueued>2h: more than two hours ago"),
     ("payload", FieldKind.PAYLOAD, "payload", "a value inside the payload: payload.user.id:42"),
 )
 """Every field of a filter by its name."""
 
-SYNONYMS: Final = MappingProxyType({"tags": "tag"})
+SYNONYMS: Final = MappingProxyType({"tags": "tag", "died": "failed"})
 _OTHER_WORDS: Final = MappingProxyType(
     {
         "status": "state", "class": "error", "exception": "error", "error_class": "error", "type": "task",
@@ -130,11 +132,11 @@ _OTHER_WORDS: Final = MappingProxyType(
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The known word that was most likely meant, if there is one."""
+    """Return the known word that is most similar, if there is one."""
     found = difflib.get_close_matches(word.lower()[:40], known, n=1, cutoff=0.6)
     return found[0] if found else None
 
 
 def meant(name: str) -> str | None:
-    """The field that was most likely meant by an unknown name: other tools' words first, then the spelling."""
+    """Return the field that an unknown name most likely means: other tools' words first, then the spelling."""
     return _OTHER_WORDS.get(name.lower()) or nearest(name, tuple(FIELDS))

@@ -48,33 +48,39 @@ class Filter:
 
     @property
     def is_everything(self) -> bool:
-        """Whether it is blank, and so has nothing to hold a bulk verb back."""
+        """Whether it is empty, and so restricts nothing."""
         return isinstance(self.node, Everything)
 
     @property
     def is_relative(self) -> bool:
-        """Whether it has ages or `now` in it, and so means another thing a moment later."""
+        """Whether it has ages or `now` in it, and so depends on the current time."""
         return self._timeless is None
 
     @property
     def fields(self) -> frozenset[str]:
-        """The fields that it looks at (`text` for words): what it does not name need not be read."""
+        """The fields that it uses (`text` for words): other fields need not be read."""
         return narrow.needed(self.node)
 
     def compile(self, now_ms: int | None = None) -> Test:
-        """The filter as a function of a record, at one moment, so that a long pass judges all by the same clock."""
+        """Return the filter as a function of a record, at one moment, so that a long pass judges all by the same
+        clock.
+        """
         return self._timeless or compile_node(self.node, self._moment(now_ms))
 
     def matches(self, record: Record, now_ms: int | None = None) -> bool:
-        """Whether the record matches."""
+        """Return whether the record matches."""
         return self.compile(now_ms)(record)
 
     def pushdown(self, now_ms: int | None = None) -> Pushdown:
-        """What must hold for every match, in terms of queues, states, ids and times: what an index can answer."""
+        """Return what must hold for every match, in terms of queues, states, ids and times: what an index can
+        answer.
+        """
         return narrow.pushdown(self.node, self._moment(now_ms))
 
     def restricted(self, fields: AbstractSet[str]) -> Filter:
-        """The strongest filter over these fields that every match passes: to pick heads before payloads are read."""
+        """Return the strongest filter over these fields that every match passes: to pick heads before payloads are
+        read.
+        """
         return Filter(narrow.restricted(self.node, fields), self.now_ms)
 
     def _moment(self, now_ms: int | None) -> int:

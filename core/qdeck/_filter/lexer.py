@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _OPERATORS: Final = ("!=", ">=", "<=", ":", ">", "<", "=")  # the longer ones first
 _TYPOGRAPHIC: Final = "“”„«»"
-_QUOTE_IT: Final = "To look for this text itself, put it in quotes"
+_QUOTE_IT: Final = "To search for the text, quote it"
 
 
 class TokenKind(StrEnum):
@@ -124,7 +124,7 @@ class Lexer:
         start = self.position
         self.position += 1
         if self._here() == "-":
-            raise self._wrong("two '-' in a row", start, f'One negates. {_QUOTE_IT}: "--all".')
+            raise self._wrong("two '-' in a row", start, f'One hyphen negates. {_QUOTE_IT}: "--all".')
         if self._ends(")"):
             raise self._wrong("nothing right after '-'", start, 'Write -tag:test, -word, -"a phrase" or -(a or b).')
         return Token(mark=TokenKind.MINUS, position=start)
@@ -211,7 +211,7 @@ class Lexer:
             raise self._wrong(
                 "'payload' without a path",
                 start,
-                "Write payload.user.id:42, or payload.0:42 for the first argument; a bare word is looked for anywhere.",
+                "Write payload.user.id:42, or payload.0:42 for the first argument; a bare word is searched everywhere.",
             )
         for segment, position in segments:
             if position < 0:
@@ -269,11 +269,11 @@ class Lexer:
                 "an empty value in a list", self.position, "Take out the comma, or the space after it; quote a comma."
             )
         has_text = head.field.kind in (FieldKind.TEXT, FieldKind.TAGS)
-        absent = f', {head.field.name}:"" where there is none' if has_text else ""
+        absent = f', {head.field.name}:"" no value' if has_text else ""
         raise self._wrong(
             f"no value after {show(head.text)}",
             self.position,
-            f"Write the value without a space before it; {head.field.name}:* holds where there is a value{absent}.",
+            f"Write the value without a space before it; {head.field.name}:* matches any value{absent}.",
         )
 
     def _raw(self, start: int, text: str) -> RawValue:
@@ -305,7 +305,7 @@ class Lexer:
 
 
 def _pattern(parts: list[str]) -> WildcardPattern:
-    """The pattern of the pieces; a run of stars is one star."""
+    """Return the pattern of the pieces; a run of stars is one star."""
     return WildcardPattern(
         (*parts[:1], *(part for part in parts[1:-1] if part), *(parts[-1:] if len(parts) > 1 else ()))
     )

@@ -1,4 +1,4 @@
-"""What a caller can know of a filter before it reads a record: so that it reads few, and little of each."""
+"""What a filter implies before a record is read, so that few records are read, and little of each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Pushdown:
 
 
 def needed(node: Node) -> frozenset[str]:
-    """The names of the fields that the tree looks at; TEXT for words."""
+    """Return the names of the fields that the tree uses; TEXT for words."""
     match node:
         case Everything():
             return frozenset()
@@ -67,7 +67,9 @@ def needed(node: Node) -> frozenset[str]:
 
 
 def restricted(node: Node, known: AbstractSet[str], *, weaker: bool = True) -> Node:
-    """The strongest tree over the known fields that holds wherever `node` does (or, not weaker, the other way)."""
+    """Return the strongest tree over the known fields that holds wherever `node` does (or, not weaker, the other
+    way).
+    """
     match node:
         case Everything():
             return node
@@ -84,7 +86,7 @@ def restricted(node: Node, known: AbstractSet[str], *, weaker: bool = True) -> N
 
 
 def pushdown(node: Node, now_ms: int) -> Pushdown:
-    """What an index can answer of the tree."""
+    """Return what an index can answer of the tree."""
     match node:
         case Term():
             return _of_term(node, now_ms, opposite=node.op is Comparison.NOT)

@@ -206,7 +206,7 @@ NOTHING: Final = Not(Everything())
 
 
 def all_of(nodes: Iterable[Node]) -> Node:
-    """The conjunction of the nodes, flat."""
+    """Return the conjunction of the nodes, flat."""
     flat: list[Node] = []
     for node in nodes:
         if node == NOTHING:
@@ -217,7 +217,7 @@ def all_of(nodes: Iterable[Node]) -> Node:
 
 
 def any_of(nodes: Iterable[Node]) -> Node:
-    """The disjunction of the nodes, flat."""
+    """Return the disjunction of the nodes, flat."""
     flat: list[Node] = []
     for node in nodes:
         if isinstance(node, Everything):
@@ -228,7 +228,7 @@ def any_of(nodes: Iterable[Node]) -> Node:
 
 
 def negated(node: Node) -> Node:
-    """The opposite of the node, without a double negation."""
+    """Return the opposite of the node, without a double negation."""
     return node.node if isinstance(node, Not) else Not(node)
 
 

@@ -17,7 +17,7 @@ MAX_DEPTH: Final = 50
 
 
 def parse_node(text: str) -> Node:
-    """The tree of a filter; a blank one is Everything, and nothing else is."""
+    """Return the tree of a filter; a blank one is Everything, and nothing else is."""
     if len(text) > MAX_LENGTH:
         raise wrong(
             f"a filter of {len(text)} characters is too long",
@@ -104,7 +104,9 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self._wrong(
-                "brackets too deep", opening, f"At most {MAX_DEPTH} brackets may be open; most of these say nothing."
+                "brackets nested too deeply",
+                opening,
+                f"At most {MAX_DEPTH} brackets may be open; remove those that change nothing.",
             )
         node = self._any()
         if self._token.mark is not TokenKind.CLOSE:
@@ -117,9 +119,9 @@ class _Parser:
         (raw,) = token.values
         if raw.pattern.is_any or not raw.text:
             raise self._wrong(
-                "nothing to look for" if not raw.text else "'*' alone matches everything",
+                "nothing to search for" if not raw.text else "'*' alone matches everything",
                 token,
-                'Write a word; a star itself is "\\*", and a blank filter is everything.',
+                'Write a word; a star itself is "\\*", and an empty filter matches everything.',
             )
         return Words(raw.pattern)
 
@@ -132,7 +134,7 @@ class _Parser:
                 f"several values after {head.text!r}",
                 self._text,
                 token.values[1].position,
-                f"An order takes one value; several are alternatives of {head.field.name}:one,other.",
+                f"This operator takes one value; write alternatives as {head.field.name}:one,other.",
             )
         values = [value_of(self._text, head, raw) for raw in token.values]
         return Term(head.field.name, head.op, tuple(dict.fromkeys(values)), head.path)

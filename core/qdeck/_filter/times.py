@@ -19,14 +19,14 @@ class TimeRange:
     hi_ms: int | None = None
 
     def meet(self, other: TimeRange) -> TimeRange:
-        """What lies in both."""
+        """Return the intersection."""
         return TimeRange(
             lo_ms=max((ms for ms in (self.lo_ms, other.lo_ms) if ms is not None), default=None),
             hi_ms=min((ms for ms in (self.hi_ms, other.hi_ms) if ms is not None), default=None),
         )
 
     def hull(self, other: TimeRange) -> TimeRange:
-        """The smallest range that holds both."""
+        """Return the smallest range that contains both."""
         return TimeRange(
             lo_ms=None if self.lo_ms is None or other.lo_ms is None else min(self.lo_ms, other.lo_ms),
             hi_ms=None if self.hi_ms is None or other.hi_ms is None else max(self.hi_ms, other.hi_ms),
@@ -34,12 +34,12 @@ class TimeRange:
 
 
 def ranges(term: Term, now_ms: int) -> list[TimeRange]:
-    """Where the time of a record lies when one of the values holds; for `!=`, when one of them does not."""
+    """Return the range of a record's time if one of the values holds; for `!=`, if one of them does not."""
     return [_range(term, value, now_ms) for value in term.values]
 
 
 def is_relative(node: Node) -> bool:
-    """Whether the filter means another thing a moment later."""
+    """Return whether the filter depends on the current time."""
     match node:
         case Term():
             return any(isinstance(value, Age | FromNow) for value in node.values)

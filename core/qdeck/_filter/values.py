@@ -29,14 +29,14 @@ _MAX_AGE_MS: Final = 10**15 - 1  # 31,000 years; in any unit it prints in digits
 
 
 def value_of(text: str, head: TermPrefix, raw: RawValue) -> Value:
-    """The value of one comparison in the filter `text`, or the error that says what the field takes."""
+    """Return the value of one comparison in the filter `text`, or the error that says what the field takes."""
     kind = head.field.kind
     if kind is FieldKind.PAYLOAD:
         return _ordered_payload(text, head, raw) if head.op.is_ordering else raw.pattern
     if kind in (FieldKind.TEXT, FieldKind.STATE, FieldKind.TAGS):
         if head.op.is_ordering:
             raise wrong(
-                f"{head.field.name!r} has no order, so {head.op.value!r} cannot be used",
+                f"{head.field.name!r} cannot be compared with {head.op.value!r}",
                 text,
                 raw.position - len(head.op),
                 f"Write {head.field.name}:value, with * for any text, or {head.field.name}!=value.",
@@ -48,7 +48,7 @@ def value_of(text: str, head: TermPrefix, raw: RawValue) -> Value:
         return ANYTHING
     if "*" in raw.text:
         raise wrong(
-            f"{show(raw.text)}: {head.field.name!r} has no patterns",
+            f"{show(raw.text)}: {head.field.name!r} does not take patterns",
             text,
             raw.position,
             f"Write {head.field.name}:* alone for any value, or compare with > >= < <=.",
@@ -59,7 +59,7 @@ def value_of(text: str, head: TermPrefix, raw: RawValue) -> Value:
 
 
 def number_in(text: str) -> float | None:
-    """The number that a text is, whole ones as int; None when it is another text."""
+    """Return the number that a text is, whole ones as int; None when it is another text."""
     if not _NUMBER.fullmatch(text):
         return None
     number = float(text) if "." in text or "e" in text else int(text)
@@ -69,7 +69,7 @@ def number_in(text: str) -> float | None:
 
 
 def instant_in(text: str) -> Instant | None:
-    """The point in time that an ISO 8601 text is, UTC unless it says otherwise; None when it is another text."""
+    """Return the point in time that an ISO 8601 text is, UTC unless it says otherwise; None when it is another text."""
     if not (match := _ISO.fullmatch(text)):
         return None
     clock, seconds, fraction, _ = match.groups()
@@ -164,7 +164,7 @@ def _time(text: str, head: TermPrefix, raw: RawValue) -> Age | Instant | FromNow
         if distance is not None:
             if not head.op.is_ordering:
                 raise wrong(
-                    f"{head.field.name}{head.op}{raw.text} would hold for a moment only",
+                    f"{head.field.name}{head.op}{raw.text} would match a single moment only",
                     text,
                     raw.position,
                     f"Compare with > >= < or <=: {head.field.name}<{raw.text}.",

@@ -1,4 +1,4 @@
-"""The log of operations: what is told of plans and batches, and reading it."""
+"""The log of operations: the entries for plans and batches, and reading them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import activity_log, queue_settings
-from qdeck._deck.activity_log import KEEP
-from qdeck._deck.masking import mask_text
 from qdeck._engine import keys
+from qdeck._model.masking import mask_text
 from qdeck._operations.model import Activity
 from qdeck._redis import reads
+from qdeck._server import activity_log, queue_settings
+from qdeck._server.activity_log import KEEP
 from qdeck._settings.model import UsedRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._redis.commands import Program
+    from qdeck._redis.commands import Command, Program
 
 _PAGE: Final = 500
 _MOST_RULES: Final = 100  # other programs write here, too
@@ -31,6 +31,7 @@ def make(
     verb: str,
     at_ms: int,
     *,
+    by: str | None = None,
     queues: Sequence[str] = (),
     filter: str = "",
     detail: str = "",
@@ -42,8 +43,8 @@ def make(
     reason: str = "",
     undo_until_ms: int | None = None,
 ) -> Activity:
-    """An entry of this user on this host."""
-    who, _, host = queue_settings.actor().rpartition("@")
+    """Return an entry, of this user on this host unless it is by another."""
+    who, _, host = (queue_settings.actor() if by is None else by).rpartition("@")
     return Activity(
         at_ms=at_ms, who=who, host=host, verb=verb, queues=tuple(queues[:20]),
         filter=mask_text(filter), detail=mask_text(detail), rules=tuple(rules),
@@ -53,7 +54,7 @@ def make(
 
 
 def as_json(entry: Activity) -> dict[str, Any]:
-    """An entry as it is written: what looks like a secret in its filter and its reason was masked."""
+    """Return an entry as it is written: what looks like a secret in its filter and its reason was masked."""
     return {
         "at_ms": entry.at_ms, "who": entry.who, "host": entry.host, "verb": entry.verb, "queues": list(entry.queues),
         "filter": entry.filter, "detail": entry.detail,
@@ -62,13 +63,13 @@ def as_json(entry: Activity) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def record(entry: Activity) -> Program[None]:
-    """Writes an entry to the server and to the file; that one of them cannot be written stops no operation."""
-    yield from activity_log.write(as_json(entry))
+def record(entry: Activity, *, then: Sequence[Command] = ()) -> Program[None]:
+    """Write an entry to the server and to the file; an error of either does not stop the operation."""
+    yield from activity_log.write(as_json(entry), then=then)
 
 
 def record_again(entry: Activity) -> Program[None]:
-    """Writes an entry to the server that did not answer before, unless it came there then; the file has it already."""
+    """Write an entry again to a server that did not answer, unless it has it; the file has it already."""
     told = yield from newest()
     if not any((row.at_ms, row.who, row.host, row.verb) == (entry.at_ms, entry.who, entry.host, entry.verb)
                for row in told):  # fmt: skip
@@ -95,15 +96,13 @@ def newest(most: int = 500) -> Program[list[Activity]]:
 
 
 def _entries(rows: Sequence[Any]) -> list[Activity]:
-    """Return those that are ours; one that tells of a beginning only as long as its end is not there."""
+    """Return those that are ours."""
     entries = [read_entry(dict(reads.pairs(flat)).get(b"e")) for _, flat in rows]
-    found = [entry for entry in entries if entry is not None]
-    ended = {entry.batch for entry in found if entry.batch is not None and entry.outcome != "begun"}
-    return [entry for entry in found if entry.outcome != "begun" or entry.batch not in ended]
+    return [entry for entry in entries if entry is not None]
 
 
 def read_entry(raw: bytes | None) -> Activity | None:
-    """An entry of the log; None when it is none of ours."""
+    """Return an entry of the log; None when another program wrote it."""
     try:
         data = msgspec.json.decode(raw or b"")
         known = {name: data[name] for name in as_json(Activity(at_ms=0, who="", host="", verb="")) if name in data}

@@ -1,7 +1,7 @@
 """Applying a plan: slice by slice, each in one atomic step, at a rate if one is given, and resumed where it ended.
 
-A slice is known by the place of its first entry in the plan. The server keeps what became of it, and how many entries
-it took, beside what undoes it: so a slice that is sent again is done once, whoever sends it.
+A slice is known by the place of its first entry in the plan. The server keeps its outcome, and how many entries
+it took, beside what undoes it: so a slice that is sent again, by any process, is done once.
 """
 
 from __future__ import annotations
@@ -12,37 +12,40 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack
 
-from qdeck._deck.model import QueueRef
-from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
+from qdeck._adapter_names import UNLISTED
 from qdeck._engine import batch_transitions
 from qdeck._engine.batch_transitions import SliceResult
 from qdeck._errors import QdeckError, UsageError
-from qdeck._operations import batches, planning
+from qdeck._model.reasons import Skip, SkipCode, Stop, StopCode
+from qdeck._model.values import QueueRef
+from qdeck._operations import batches, interrupted, planning
 from qdeck._operations.model import BatchResult
-from qdeck._operations.places import context_of
 from qdeck._operations.planfile import check_whole
+from qdeck._operations.queue_scope import context_of
 from qdeck._redis import reads
 from qdeck._redis.commands import Offload, waiting
+from qdeck._redis.errors import LOST
 from qdeck.adapters.applying import PlanSlices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from qdeck._operations.planfile import Plan
     from qdeck._redis.commands import Program
     from qdeck.adapters.all import Adapters
     from qdeck.adapters.applying import Applier, PlanSlice
 
-MOST_SKIPS: Final = 10_000  # that are told one by one
-NOTE_EVERY: Final = 100  # slices between two records of how much undo takes
+MOST_SKIPS: Final = 10_000  # that are reported one by one
+MOST_NAMES: Final = 20  # of temporary queues, in the log
+NOTE_EVERY: Final = 100  # slices between two records of the size of undo
 _MOST_SKEW_MS: Final = 300_000  # between the clocks of a master and of the replica that took its place
 Done = tuple["PlanSlice", SliceResult]
 
 
 class ApplyOptions(TypedDict, total=False):
-    """How a plan is applied: entries a second, who receives the totals, what ends it, what is kept to undo it.
+    """How a plan is applied: the rate, the callbacks for totals and cancellation, and what is kept for undo.
 
-    What is `automatic` was asked for by no operator: its batch keeps within the share of those.
+    An `automatic` batch was not requested by an operator, and stays within the share of such batches.
     """
 
     rate: float | None
@@ -54,17 +57,19 @@ class ApplyOptions(TypedDict, total=False):
 
 
 class StopRule(Protocol):
-    """What has a sample applied first, and may stop the rest."""
+    """A rule that has a sample applied first, and may stop the rest."""
 
     sample_left: int
 
     def add(self, done: Sequence[Done]) -> None: ...
-    def check(self, cancelled: Callable[[], bool] | None, *, is_last: bool) -> Program[Stop | None]: ...
+    def check(
+        self, cancelled: Callable[[], bool] | None, renew: Callable[[], Program[None]], *, is_last: bool
+    ) -> Program[Stop | None]: ...
 
 
 @dataclass(slots=True)
 class Tally:
-    """What applying a plan did so far."""
+    """The totals of a plan that is being applied."""
 
     total: int
     done: int = 0
@@ -76,14 +81,18 @@ class Tally:
     by_rule: Counter[str] = field(default_factory=Counter)
     queues: list[QueueRef] = field(default_factory=list)
     now_ms: int = 0
+    names: list[str] = field(default_factory=list)  # of the first queues that were removed as a whole
 
     def add(self, part: PlanSlice, acted: SliceResult) -> None:
-        """Count what a slice answered."""
+        """Count the result of a slice."""
         for at, code, data in acted.skipped[: MOST_SKIPS - len(self.skipped)]:
             one = part.entries[at]
             skip = Skip(id=one.id, code=SkipCode(code), queue=one.queue, adapter=one.adapter, data=data)
             self.skipped.append(skip)
         applied = acted.count - len(acted.skipped)
+        if part.first.adapter in UNLISTED and len(self.names) < MOST_NAMES:
+            skipped = {at for at, _, _ in acted.skipped}
+            self.names += [one.id for at, one in enumerate(part.entries[: acted.count]) if at not in skipped]
         self.done += acted.count
         self.applied += applied
         if part.first.rule is not None and applied:
@@ -110,30 +119,31 @@ class Application:
         self._trip_ms = math.inf
 
     def begin(self) -> Program[None]:
-        """Checks that the plan is good here and now, and makes its batch known."""
+        """Check that the plan is valid for this server and time, and write the record of its batch."""
         started = time.perf_counter()
         plan, now = self.plan, (yield from reads.clock())
         self._trip_ms = (time.perf_counter() - started) * 1000
         yield from check_server(plan, self._adapters)
         if plan.head.created_ms > now + _MOST_SKEW_MS:
-            raise UsageError(f"the plan {plan.path} was made in the future", hint="make a new plan")
+            raise UsageError(f"the plan {plan.path} is dated in the future", hint="Make a new plan.")
         self.tally.queues = list(plan.by_queue) or plan.head.queues
+        known = yield from batches.read()
+        yield from interrupted.close(self._adapters, known, now)
         self._batch = yield from batches.begin(
             plan.batch, plan.verb.value, queues=self.tally.queues, shared=plan.head.shared, filter=plan.head.filter,
-            rules=plan.head.rules,
-            target=plan.head.target, keep_bytes=self._keep_bytes, keep_ms=self._keep_ms,
-            expires_ms=plan.head.expires_ms, now=now, automatic=self._automatic,
+            rules=plan.head.rules, target=plan.head.target, plan=plan.id, planned=plan.count, reason=plan.head.reason,
+            keep_bytes=self._keep_bytes, keep_ms=self._keep_ms, expires_ms=plan.head.expires_ms, now=now, known=known,
+            automatic=self._automatic,
         )  # fmt: skip
-        if not self._batch.is_resumed and plan.count > batch_transitions.SLICE:
-            yield from self._log("begun", {})
 
     def step(self, most: int) -> Program[list[Done] | None]:
-        """Apply what goes into one round trip, slices of at most so many entries; None at the end."""
+        """Apply what goes into one round trip, in slices of at most `slice_size` entries; None at the end."""
         parts = self._slices.take(most)
         if not parts:
             return None
         applier, done = self._applier_of(parts[0].first.adapter), list[Done]()
         while parts:  # a call takes as much of a slice as it may read
+            yield from self.renew()
             answers = yield from applier.apply(parts, max(0, self._open.room - self._kept_bytes))
             now = [(part, one) for part, one in zip(parts, answers, strict=True) if isinstance(one, SliceResult)]
             parts = [rest for part, one in now if (rest := self._add(part, one)) is not None]
@@ -144,8 +154,17 @@ class Application:
         yield from applier.deliver(at_end=False)
         before, self._count = self._count, self._count + len(done)
         if before // NOTE_EVERY < self._count // NOTE_EVERY:
-            yield from self._open.note(self._kept_bytes)
+            yield from self._open.note(self.tally.applied, self.tally.undoable, self._kept_bytes)
         return done
+
+    def renew(self) -> Program[None]:
+        """Renew the record of the batch, where that is due. Raise if the batch was undone."""
+        yield from self._open.renew(self.tally.applied, self.tally.undoable, self._kept_bytes)
+
+    def refused(self) -> Program[None]:
+        """Forget the batch: the server refused to do anything of it."""
+        if not self._open.is_resumed:
+            yield from self._open.forget()
 
     def _add(self, part: PlanSlice, acted: SliceResult) -> PlanSlice | None:
         """Count what was applied of a slice; return the rest of it."""
@@ -156,12 +175,16 @@ class Application:
         return rest
 
     def end(self, outcome: str = "done") -> Program[None]:
-        """Deliver what is meant for other queues, and write down what was done."""
+        """Deliver effects on other queues, and record what was done."""
         for applier in self._appliers.values():
             yield from applier.deliver(at_end=True)
-        yield from self._open.close(self.tally.applied, self._kept_bytes)
-        counts = {"applied": self.tally.applied, "skipped": self.tally.skipped_count}
-        yield from self._log(outcome, counts)
+        tally = self.tally
+        self._open.record.detail = ", ".join(tally.names[:MOST_NAMES])
+        entry = self._open.record.entry(
+            {"applied": tally.applied, "skipped": tally.skipped_count},
+            at_ms=tally.now_ms or self.plan.head.created_ms, undoable=tally.undoable, outcome=outcome,
+        )  # fmt: skip
+        yield from self._open.close(tally.applied, tally.undoable, self._kept_bytes, entry)
 
     def _applier_of(self, name: str) -> Applier:
         if name not in self._appliers:
@@ -172,24 +195,18 @@ class Application:
     @property
     def _open(self) -> batches.OpenBatch:
         if self._batch is None:
-            raise AssertionError("this run was not begun")
+            raise AssertionError("the batch was not begun")
         return self._batch
 
     @property
     def _kept_bytes(self) -> int:
         return sum(applier.kept_bytes for applier in self._appliers.values())
 
-    def _log(self, outcome: str, counts: Mapping[str, int]) -> Program[None]:
-        plan, tally = self.plan, self.tally
-        yield from self._open.log(
-            {"planned": plan.count, **counts}, at_ms=tally.now_ms or plan.head.created_ms,
-            undoable=tally.undoable, outcome=outcome, plan=plan.id, reason=plan.head.reason,
-        )  # fmt: skip
-
     def result(self, *, error: str | None = None, stopped: Stop | None = None) -> BatchResult:
-        """What was done."""
+        """Return what was done."""
         tally = self.tally
         skipped = (*self.plan.tail.skipped, *tally.skipped)
+        undoable = 0 if self._open.is_undone else tally.undoable
         return BatchResult(
             batch=self.plan.batch,
             verb=self.plan.verb,
@@ -198,17 +215,18 @@ class Application:
             skipped=skipped,
             skipped_count=tally.skipped_count + len(self.plan.tail.skipped),
             by_rule=dict(tally.by_rule),
-            undoable=tally.undoable,
-            undo_until_ms=self._open.undo_until_ms(tally.undoable),
+            undoable=undoable,
+            undo_until_ms=self._open.undo_until_ms(undoable),
             queues=tuple(tally.queues),
             shared=tuple(self.plan.head.shared),
             error=error,
             stopped=stopped,
+            is_undone=self._open.is_undone,
         )
 
 
 def check_server(plan: Plan, adapters: Adapters) -> Program[None]:
-    """Raises when the plan was made on another server: by its process, or when it registered the queues."""
+    """Raise when the plan was made on another server: by its process, or when it registered the queues."""
     head = plan.head
     run_id, registered = yield from planning.identity(adapters, [*map(QueueRef.parse, head.registered)])
     if run_id is not None and run_id == head.run_id:
@@ -218,32 +236,32 @@ def check_server(plan: Plan, adapters: Adapters) -> Program[None]:
             ref = QueueRef.parse(text)
             name = plan.label(ref)
             if call := planning.registration(adapters, ref):
-                yield call  # who may not see it is told that, and not that it is another server
+                yield call  # a user without the right to read it gets that error, not one about another server
             raise UsageError(
                 f"the plan {plan.id} was made on another server ({head.address}): {name} is not the same here",
-                hint="make a plan on this server, or apply it on that one",
+                hint="Make a plan on this server, or apply it on that one.",
             )
-    # Where the server may not be asked for its process, each step still compares what it changes to the byte.
+    # Without the right to read the run id, each step still compares every byte of what it changes.
     if not head.registered and plan.count and not (run_id is None and head.run_id is None):
-        raise UsageError(f"the plan {plan.id} was made on another server ({head.address})", hint="make a new plan")
+        raise UsageError(f"the plan {plan.id} was made on another server ({head.address})", hint="Make a new plan.")
 
 
 def check_plan(plan: Plan, adapters: Adapters, db: int) -> Program[None]:
-    """Raise when a plan is not what it was made as, or not for this database and with these settings of its adapters;
-    `begin` asks the server itself.
+    """Raise when a plan was changed, or is for another database or other settings of its adapters; `begin` compares the
+    server itself.
     """
     yield Offload(lambda: check_whole(plan))
     made = plan.head.db
     if made is not None and made != db:
         raise UsageError(
             f"the plan {plan.path} was made on database {made}, and this is database {db}",
-            hint="make a plan for this database, or apply it to that one",
+            hint="Make a plan for this database, or apply it to that one.",
         )
     for name in {queue.adapter for queue in plan.by_queue}:
         if adapters.instance(name).settings_digest != plan.head.adapter_settings.get(name, ""):
             raise UsageError(
                 f"the plan {plan.id} was made with other settings of the adapter {name} than those here",
-                hint="make a new plan, or apply it with the configuration that it was made with",
+                hint="Make a new plan, or apply it with the configuration that it was made with.",
             )
 
 
@@ -264,6 +282,8 @@ def apply_steps(
         stopped = yield from _run(run, rule, options)
     except QdeckError as caught:
         if run.tally.done == 0:
+            if not isinstance(caught, LOST):  # which may have been done all the same
+                yield from run.refused()
             raise
         error = str(caught)
     try:
@@ -288,11 +308,11 @@ def _run(run: Application, rule: StopRule | None, options: ApplyOptions) -> Prog
         is_last = run.tally.done >= run.plan.count
         if rule is not None:
             rule.add(done)
-            stopped = yield from rule.check(cancelled, is_last=is_last)
+            stopped = yield from rule.check(cancelled, run.renew, is_last=is_last)
             if stopped is not None:
                 return stopped
-        if sample:  # it is not at a rate: that begins after it
+        if sample:  # the sample has no rate: that applies after it
             started, before = time.monotonic(), run.tally.done
         elif rate is not None and not is_last:
-            yield from waiting((run.tally.done - before) / rate - (time.monotonic() - started), cancelled)
+            yield from waiting((run.tally.done - before) / rate - (time.monotonic() - started), cancelled, run.renew)
     return Stop(code=StopCode.CANCELLED)

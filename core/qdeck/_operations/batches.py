@@ -1,36 +1,53 @@
 """The record of each batch: what it did where, how many bytes its undo takes, until when, and whether it was undone.
 
-All records are in one small hash on the server, so that the room for the undo of all batches is one.
+All records are in one small hash on the server, so that the room for the undo of all batches is one. While a batch is
+applied or undone, its process renews `open_until_ms`; a record that is open after that moment was interrupted.
+
+A batch that is renewed cannot be undone. A process that was suspended for longer than that reads the record before it
+changes more, and stops where the batch was undone: so it reads before it renews.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck import queue_settings
-from qdeck._deck.model import QueueRef  # noqa: TC001 - structs look their types up when they are made
 from qdeck._engine import keys
 from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
 from qdeck._errors import UsageError
+from qdeck._formatting import counted
+from qdeck._model.values import QueueRef  # noqa: TC001 - structs look their types up when they are made
 from qdeck._operations import activity
+from qdeck._operations.model import Undo, nouns_of
 from qdeck._redis import reads
+from qdeck._server import queue_settings
 from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their types up when they are made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._redis.commands import Program
+    from qdeck._operations.model import Activity
+    from qdeck._redis.commands import Command, Program
 
 MOST: Final = 1000  # batches that are remembered
+OPEN_MS: Final = 10_000  # after which a batch that was not renewed is interrupted
+_RENEW_S: Final = 2.0
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine is suspended
+
+
+def _seconds() -> float:
+    return time.clock_gettime(_CLOCK)
 
 
 class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One applied plan, or one other change that can be undone. `bytes` is what its undo takes, as far as counted.
+    """One applied plan, or one other change that can be undone. `bytes` is the size of its undo, as far as counted.
 
     `applied` is known when it ended: one that ended without having done anything is not what an undo is asked for.
+    Until then `done` is how many were applied when the record was written last, and `undoable` how many of them can
+    be undone.
     """
 
     id: str
@@ -38,21 +55,81 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     by: str
     at_ms: int
     until_ms: int
+    plan: str | None = None
     queues: list[QueueRef] = []
     shared: list[str] = []  # names that queues of several adapters had when it began
     adapters: list[str] = []  # besides those of its queues
     filter: str = ""
-    detail: str = ""  # what was meant where no filter says it
+    detail: str = ""  # what it acted on, where no filter says it
     rules: list[UsedRule] = []  # of a purge
     target: str | None = None
+    reason: str = ""
     bytes: int = 0
-    undone: bool = False
+    planned: int = 0
+    done: int = 0
+    undoable: int = 0
     applied: int | None = None
+    interrupted: bool = False  # its process ended before it did
+    open_until_ms: int = 0
+    undo: Undo | None = None
     automatic: bool = False  # no operator asked for it: a service ended its task, or an agent purged
 
     @property
+    def nouns(self) -> tuple[str, str]:
+        """What it changed: one of them, and several."""
+        return nouns_of(self.verb)
+
+    @property
+    def title(self) -> str:
+        """What it did, in words: `retry of 12 jobs`."""
+        return f"{self.verb} of {counted(self.done, *self.nouns)}"
+
+    @property
+    def progress(self) -> str:
+        """How far it came, in words: `discard of 12 of 100 jobs`."""
+        if not self.planned:
+            return self.title
+        return f"{self.verb} of {self.done:,} of {counted(self.planned, *self.nouns)}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not applied to its end, or was closed as interrupted."""
+        return self.applied is None or self.interrupted
+
+    @property
+    def undone(self) -> bool:
+        """Whether an undo of it ended."""
+        return self.undo is not None and self.undo.ended
+
+    def is_interrupted(self, now: int) -> bool:
+        """Whether its process ended before it did."""
+        return self.interrupted or (self.applied is None and self.open_until_ms < now)
+
+    def is_undo_interrupted(self, now: int) -> bool:
+        """Whether the process that undid it ended before it had undone all."""
+        return self.undo is not None and not self.undo.ended and self.undo.open_until_ms < now
+
+    def entry(
+        self,
+        counts: Mapping[str, int],
+        *,
+        at_ms: int | None = None,
+        undoable: int = 0,
+        outcome: str = "done",
+        queues: Sequence[str] | None = None,
+    ) -> Activity:
+        """Return its entry for the log of operations."""
+        planned = {} if self.plan is None else {"planned": self.planned}
+        return activity.make(
+            self.verb, self.at_ms if at_ms is None else at_ms, by=self.by,
+            queues=self.labels if queues is None else queues, filter=self.filter, detail=self.detail, rules=self.rules,
+            counts=planned | dict(counts), outcome=outcome, batch=self.id, plan=self.plan, reason=self.reason,
+            undo_until_ms=self.until_ms if undoable else None,
+        )  # fmt: skip
+
+    @property
     def all_adapters(self) -> list[str]:
-        """The adapters that it did something to, or would have."""
+        """The adapters whose queues it changed, or would have."""
         return list(dict.fromkeys([*(ref.adapter for ref in self.queues), *self.adapters]))
 
     def queues_of(self, adapter: str) -> list[str]:
@@ -72,6 +149,8 @@ class OpenBatch:
     record: Batch
     room: int
     is_resumed: bool = False
+    is_undone: bool = False
+    _renewed: float = field(default_factory=_seconds)
 
     @property
     def id(self) -> str:
@@ -79,37 +158,91 @@ class OpenBatch:
         return self.record.id
 
     def undo_until_ms(self, undoable: int) -> int | None:
-        """Until when it can be undone; None when nothing of it can."""
+        """Return the time until which it can be undone; None when nothing of it can."""
         return self.record.until_ms if undoable else None
 
-    def note(self, kept_bytes: int) -> Program[None]:
-        """Write how many bytes its undo takes so far."""
-        self.record.bytes = kept_bytes
+    def note(self, applied: int, undoable: int, kept_bytes: int) -> Program[None]:
+        """Write how much was applied so far, and how many bytes its undo takes; it goes on. Raise if it was undone."""
+        if self._is_due and (yield from self._find_undo()) is not None:
+            raise _was_undone()
+        record, now = self.record, _seconds()
+        record.open_until_ms += round(1000 * (now - self._renewed))
+        self._renewed = now
+        record.done, record.undoable, record.bytes = applied, undoable, kept_bytes
+        yield from write(record)
+
+    def renew(self, applied: int, undoable: int, kept_bytes: int) -> Program[None]:
+        """Do the same every few seconds: a batch that is not renewed is interrupted."""
+        if self._is_due:
+            yield from self.note(applied, undoable, kept_bytes)
+
+    def close(self, applied: int, undoable: int, kept_bytes: int, entry: Activity) -> Program[None]:
+        """Write what was applied, how many bytes its undo takes, and its entry in the log of operations.
+
+        Of a batch that was undone meanwhile, keep the record of its undo, log it as failed, and raise.
+        """
+        if (self._is_due or entry.outcome == "failed") and (stored := (yield from self._find_undo())) is not None:
+            stored.applied, stored.interrupted = applied, False
+            then = [_write(stored)] if stored.undone else []  # until then its undo writes the record
+            yield from activity.record(replace(entry, outcome="failed", undo_until_ms=None), then=then)
+            raise _was_undone()
+        record = self.record
+        record.applied, record.interrupted = applied, False
+        record.done, record.undoable, record.bytes = applied, undoable, kept_bytes
+        yield from activity.record(entry, then=[_write(record)])
+
+    def forget(self) -> Program[None]:
+        """Delete the record: nothing was done. Keep that of a batch that was undone."""
+        if (yield from self._find_undo()) is None:
+            yield (b"HDEL", keys.UNDO, self.id)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the record was written so long ago that it is to be renewed."""
+        return _seconds() - self._renewed >= _RENEW_S
+
+    def _find_undo(self) -> Program[Batch | None]:
+        """Return the record on the server if the batch is being undone, or was."""
+        stored = _decoded((yield (b"HGET", keys.UNDO, self.id)))
+        self.is_undone = stored is not None and stored.undo is not None
+        return stored if self.is_undone else None
+
+
+@dataclass(slots=True)
+class OpenUndo:
+    """The undo of a batch while it goes on, in the record of the batch."""
+
+    record: Batch
+    undo: Undo
+    _renewed: float = field(default_factory=_seconds)
+
+    def renew(self, restored: int) -> Program[None]:
+        """Write every few seconds how much was restored: an undo that is not renewed is interrupted."""
+        now = _seconds()
+        if now - self._renewed >= _RENEW_S:
+            self.undo.open_until_ms += round(1000 * (now - self._renewed))
+            self._renewed, self.undo.restored = now, restored
+            yield from write(self.record)
+
+    def close(self, restored: int, skipped: int, entry: Activity) -> Program[None]:
+        """Write what was restored, and the entry of the log: the batch cannot be undone again."""
+        undo = self.undo
+        undo.at_ms, undo.restored, undo.skipped, undo.ended = entry.at_ms, restored, skipped, True
+        self.record.bytes = 0
+        yield from activity.record(entry, then=[_write(self.record)])
+
+    def forget(self) -> Program[None]:
+        """Delete it from the record: the batch can be undone again."""
+        self.record.undo = None
         yield from write(self.record)
 
-    def log(
-        self,
-        counts: Mapping[str, int],
-        *,
-        at_ms: int | None = None,
-        undoable: int = 0,
-        outcome: str = "done",
-        plan: str | None = None,
-        reason: str = "",
-    ) -> Program[None]:
-        """Add an entry to the log of operations."""
-        record = self.record
-        entry = activity.make(
-            record.verb, record.at_ms if at_ms is None else at_ms,
-            queues=record.labels, filter=record.filter, detail=record.detail, rules=record.rules, counts=counts,
-            outcome=outcome, batch=record.id, plan=plan, reason=reason, undo_until_ms=self.undo_until_ms(undoable),
-        )  # fmt: skip
-        yield from activity.record(entry)
 
-    def close(self, applied: int, kept_bytes: int) -> Program[None]:
-        """Write how much was applied, and how many bytes its undo takes."""
-        self.record.applied = applied
-        yield from self.note(kept_bytes)
+def begin_undo(batch: Batch) -> Program[OpenUndo]:
+    """Write into the record of a batch that it is being undone, before anything is changed."""
+    now = yield from reads.clock()
+    batch.undo = Undo(by=queue_settings.actor(), at_ms=now, open_until_ms=now + OPEN_MS)
+    yield from write(batch)
+    return OpenUndo(batch, batch.undo)
 
 
 def new_batch_id() -> str:
@@ -130,29 +263,37 @@ def begin(
     detail: str = "",
     rules: Sequence[UsedRule] = (),
     target: str | None = None,
+    plan: str | None = None,
+    planned: int = 0,
+    reason: str = "",
     keep_bytes: int = MAX_UNDO_BYTES,
     keep_ms: int = UNDO_TTL_MS,
     expires_ms: int | None = None,
     now: int | None = None,
+    known: dict[str, Batch] | None = None,
     automatic: bool = False,
 ) -> Program[OpenBatch]:
-    """Write the record of a batch before anything is changed. One that is `automatic` takes the place of others.
+    """Write the record of a batch before anything is changed. An `automatic` one replaces older automatic ones.
 
-    Raises for one that was undone, and for one that is to begin after `expires_ms`.
+    Raise for one that was undone, and for one that would begin after `expires_ms`.
     """
     now = (yield from reads.clock()) if now is None else now
-    known = yield from read()
+    known = (yield from read()) if known is None else known
     begun = known.get(batch)
     if begun is not None and begun.undone:
-        raise UsageError(f"the batch {batch} was undone", hint="make a new plan to do it again")
+        raise UsageError(f"the batch {batch} was undone", hint="Make a new plan to do it again.")
+    if begun is not None and begun.undo is not None and not begun.is_undo_interrupted(now):
+        raise UsageError(f"batch {batch} is being undone by {begun.undo.by}", hint="Wait until the undo ends.")
     if begun is None and expires_ms is not None and now > expires_ms:
         minutes = (now - expires_ms) // 60_000
-        raise UsageError(f"the plan {batch.removeprefix('b-')} expired {minutes:,} min ago", hint="make a new plan")
+        raise UsageError(f"the plan {batch.removeprefix('b-')} expired {minutes:,} min ago", hint="Make a new plan.")
     yield from _sweep(known, now)
     record = Batch(
         id=batch, verb=verb, by=queue_settings.actor(), at_ms=now, until_ms=now + keep_ms, queues=list(queues),
         shared=list(shared), adapters=list(adapters), filter=filter,
-        detail=detail, rules=list(rules), target=target, bytes=begun.bytes if begun else 0, automatic=automatic,
+        detail=detail, rules=list(rules), target=target, reason=reason, plan=plan, planned=planned,
+        bytes=begun.bytes if begun else 0, done=begun.done if begun else 0, open_until_ms=now + OPEN_MS,
+        automatic=automatic,
     )  # fmt: skip
     room = _room(known, batch, keep_bytes)
     if automatic:
@@ -171,10 +312,10 @@ def _room_of_automatic(known: dict[str, Batch], batch: str) -> Program[int]:
 
 
 def begin_automatic(batch: str, verb: str, *, adapters: Sequence[str] = (), detail: str) -> Program[OpenBatch | None]:
-    """Write the record of a batch that no operator asked for; None when these have used up their share.
+    """Write the record of a batch that no operator requested; return None when such batches have used up their share.
 
-    All of them have half of the batches and of the bytes: they follow from messages, which others write. So no flood of
-    them takes the undo of what operators do.
+    Their share is half of the batches and of the bytes: messages from other programs cause them, and a flood of
+    messages must not displace the undo of operators' batches.
     """
     now = yield from reads.clock()
     known = yield from read()
@@ -183,40 +324,54 @@ def begin_automatic(batch: str, verb: str, *, adapters: Sequence[str] = (), deta
     room = min(_room(known, batch, MAX_UNDO_BYTES), _room(others, batch, MAX_UNDO_BYTES // 2))
     if not room or len(others) >= MOST // 2:
         return None
-    record = Batch(
-        id=batch, verb=verb, by=queue_settings.actor(), at_ms=now, until_ms=now + UNDO_TTL_MS, adapters=list(adapters),
-        detail=detail, automatic=True,
-    )  # fmt: skip
-    yield from write(record)
-    return OpenBatch(record, room)
+    return (yield from begin(batch, verb, adapters=adapters, detail=detail, now=now, known=known, automatic=True))
 
 
 def read() -> Program[dict[str, Batch]]:
-    """Return the batches that are remembered, by id; an entry that cannot be read is passed over."""
+    """Return the batches whose records are kept, by id; skip an entry that cannot be read."""
     raw = yield from reads.scan_hash(keys.UNDO)
     found = {}
-    for name, value in raw.items():
+    for key, value in raw.items():
         try:
-            found[name.decode()] = msgspec.json.decode(value, type=Batch)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            name = key.decode()
+        except UnicodeDecodeError:
             continue
+        if (batch := _decoded(value)) is not None:
+            found[name] = batch
     return found
+
+
+def _decoded(raw: bytes | None) -> Batch | None:
+    try:
+        return None if raw is None else msgspec.json.decode(raw, type=Batch)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _was_undone() -> UsageError:
+    return UsageError("this batch was undone", hint="Make a new plan to do it again.")
 
 
 def write(batch: Batch) -> Program[None]:
     """Write the record of a batch."""
-    yield (b"HSET", keys.UNDO, batch.id, msgspec.json.encode(batch))
+    yield _write(batch)
+
+
+def _write(batch: Batch) -> Command:
+    return (b"HSET", keys.UNDO, batch.id, msgspec.json.encode(batch))
 
 
 def _sweep(known: dict[str, Batch], now: int) -> Program[None]:
-    """Forget the batches whose time is over, and the oldest beyond a bound."""
+    """Remove the records of expired batches, and the oldest beyond a bound."""
     over = [name for name, batch in known.items() if batch.until_ms < now]
     rest = sorted((batch.at_ms, name) for name, batch in known.items() if name not in set(over))
     over += [name for _, name in rest[:-MOST]]
+    for name in over:
+        batch = known.pop(name)
+        if batch.applied is None:  # the log does not have it yet
+            yield from activity.record(batch.entry({"applied": batch.done}, outcome="interrupted"))
     if over:
         yield (b"HDEL", keys.UNDO, *over)
-        for name in over:
-            del known[name]
 
 
 def _room(known: dict[str, Batch], batch: str, most: int) -> int:

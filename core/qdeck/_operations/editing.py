@@ -1,4 +1,4 @@
-"""Edit and retry: a job gets another payload; the one it had stays in its record, its secrets stay what they are."""
+"""Edit and retry: a job gets another payload; its record keeps the old one, and masked secrets stay unchanged."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import payload, queue_settings
-from qdeck._deck.model import NATIVE, QueueRef, State
-from qdeck._deck.reasons import skips_of
 from qdeck._engine import batch_transitions, codec, keys, programs
 from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
 from qdeck._hidden_characters import escaped_json
+from qdeck._model import payload
+from qdeck._model.reasons import skips_of
+from qdeck._model.values import NATIVE, QueueRef, State
 from qdeck._operations import batches
 from qdeck._operations.model import BatchResult, Verb
 from qdeck._redis.commands import raw_of
+from qdeck._server import queue_settings
 from qdeck.adapters.native.job import by_id
 from qdeck.adapters.native.records import MOST_SHOWN
 
@@ -28,7 +29,7 @@ MOST_ORIGINAL: Final = 32 * 1024  # bytes of a payload that the events of a job 
 
 
 class Draft:
-    """A job whose payload is being edited: where it stands, and what it has."""
+    """A job whose payload is being edited: its queue, its state and its payload."""
 
     def __init__(self, queue: str, job_id: str, state: str, version: str, body: bytes) -> None:
         self.queue, self.id, self.state, self.version, self.body = queue, job_id, state, version, body
@@ -44,42 +45,43 @@ class Draft:
         return payload.decode(self.body)
 
     def text(self) -> str:
-        """The payload as indented JSON, without a character that a terminal could obey."""
+        """Return the payload as indented JSON, without a character that a terminal could obey."""
         return msgspec.json.format(escaped_json(codec.encode_json(self.shown).decode()), indent=2)
 
 
 def read_draft(queue: str, job_id: str) -> Program[Draft]:
-    """The job as it is now; raises for one that cannot be edited."""
+    """Return the job as it is now; raise for one that cannot be edited."""
     [place] = yield from by_id(queue, [job_id])
     if place is None:
-        raise UnknownJob(f"no job {job_id!r} in {queue}", hint=f"qdeck find {job_id} looks in every queue")
+        raise UnknownJob(f"no job {job_id!r} in {queue}", hint=f"Run qdeck find {job_id} to search every queue.")
     if place.state not in Verb.EDIT.states:
-        raise UsageError(f"job {job_id!r} is {place.state}", hint="a job that waits, or a dead letter, can be edited")
+        raise UsageError(f"job {job_id!r} is {place.state}", hint="Edit a waiting job or a dead letter.")
     size = yield (b"HSTRLEN", keys.key(queue, "body"), raw_of(job_id))
     if size > MOST_SHOWN:
         raise PayloadTooLarge(
-            f"the payload of job {job_id!r} takes {size:,} bytes, up to {MOST_SHOWN:,} can be edited",
-            hint="enqueue it again with a smaller payload",
+            f"the payload of job {job_id!r} takes {size:,} bytes, the limit for editing is {MOST_SHOWN:,}",
+            hint="Enqueue it again with a smaller payload.",
         )
     body, head = yield [
         (b"HGET", keys.key(queue, "body"), raw_of(job_id)),
         (b"HGET", keys.key(queue, "head"), raw_of(job_id)),
     ]
     if body is None or head is None:
-        raise UnknownJob(f"of job {job_id!r} in {queue} nothing but its id is kept")
+        raise UnknownJob(f"only the id of job {job_id!r} in {queue} is kept")
     if b"\no" in head:
         raise UsageError(
-            f"job {job_id!r} is a failure handler", hint="its payload is the record of the job that failed"
+            f"job {job_id!r} is a failure handler",
+            hint="Edit the job that failed: the payload of its handler is its record.",
         )
     return Draft(queue, job_id, State(place.state).value, str(place.at), body)
 
 
 def new_body(draft: Draft, text: str | bytes) -> bytes:
-    """The payload that an edited text means; where it still has a mask, the secret stays what it was."""
+    """Return the payload of an edited text; a mask that is left in it keeps its secret."""
     try:
         value = codec.decode_json(text.encode() if isinstance(text, str) else text)
     except (msgspec.DecodeError, ValueError) as error:
-        raise UsageError(f"the payload is no JSON: {error}") from error
+        raise UsageError(f"the payload is not JSON: {error}") from error
     try:
         before = codec.decode_json(draft.body)
     except (msgspec.DecodeError, ValueError):
@@ -91,14 +93,14 @@ def new_body(draft: Draft, text: str | bytes) -> bytes:
     try:
         codec.decode_call(body)
     except ValueError as error:
-        raise UsageError(str(error), hint='write [[1, 2], {"name": 3}]') from error
+        raise UsageError(str(error), hint='Write [[1, 2], {"name": 3}]') from error
     return body
 
 
 def unmask(value: Any, before: Any) -> Any:
-    """The value with what is masked in it put back from where it was in the one before.
+    """Return the value with its masks replaced by the secrets of the value before.
 
-    Rows of a list may have moved. Raises where a mask could stand for several secrets, or for none.
+    Items of a list may have moved. Raise where a mask may stand for several secrets, or for none.
     """
     return _restored(value, payload.mask(before), before)
 
@@ -128,8 +130,8 @@ def _restored(value: Any, shown: Any, before: Any) -> Any:
         return before
     if value == payload.MASK or (payload.MASK in value and shown != before):
         raise UsageError(
-            f"it is not known which secret {value[:40]!r} stands for",
-            hint="Write the value itself, or leave the masked text as it was.",
+            f"the secret behind the mask {value[:40]!r} is unknown",
+            hint="Write the value itself, or leave the masked text unchanged.",
         )
     return value
 
@@ -143,7 +145,7 @@ def _has_mask(value: Any) -> bool:
 
 
 def _places(items: list[Any], shown: list[Any], before: list[Any]) -> list[int | None]:
-    """Where in the list before each masked item was; None for those without a mask that moved or are new."""
+    """Return the place of each masked item in the list before; None for items without a mask that moved or are new."""
     texts = [codec.encode_json(item) for item in shown]
     where: dict[bytes, list[int]] = {}
     for at, text in enumerate(texts):
@@ -161,10 +163,10 @@ def _places(items: list[Any], shown: list[Any], before: list[Any]) -> list[int |
                 taken.add(found[at] or 0)
         elif places and _has_mask(items[ats[0]]) and shown[places[0]] != before[places[0]]:
             raise UsageError(
-                f"{len(places)} items of a list were masked alike, and now {len(ats)} of them are there",
-                hint="Write the values themselves, or leave all of them.",
+                f"{len(places)} masked items of a list were equal, and {len(ats)} of them are left",
+                hint="Write the values themselves, or keep all of them.",
             )
-    # Those that were edited: by what is alike, then by where they are.
+    # Edited items: by similarity, then by place.
     left = [at for at in range(len(shown)) if at not in taken]
     for at, item in enumerate(items):
         if found[at] is None and left and _has_mask(item):
@@ -172,8 +174,8 @@ def _places(items: list[Any], shown: list[Any], before: list[Any]) -> list[int |
             ties = [one for one in left if one != best and _alike(item, shown[one]) == _alike(item, shown[best])]
             if ties and (best != at or len(items) != len(shown)):
                 raise UsageError(
-                    f"it is not known which item of a list number {at + 1} was, and it has a masked value",
-                    hint="Write the value itself, or leave the items where they were.",
+                    f"item {at + 1} of a list has a masked value, and its place before is unknown",
+                    hint="Write the value itself, or leave the items in their places.",
                 )
             found[at] = best
             left.remove(best)
@@ -181,7 +183,7 @@ def _places(items: list[Any], shown: list[Any], before: list[Any]) -> list[int |
 
 
 def _alike(item: Any, shown: Any) -> int:
-    """How much of an item is as it was."""
+    """Return how much of an item is unchanged."""
     if isinstance(item, dict) and isinstance(shown, dict):
         return sum(
             key in shown and (shown[key] == value) * (1 + (value != payload.MASK)) for key, value in item.items()
@@ -190,10 +192,11 @@ def _alike(item: Any, shown: Any) -> int:
 
 
 def apply_edit(draft: Draft, body: bytes, reason: str = "", shared: Collection[str] = ()) -> Program[BatchResult]:
-    """Gives the job the payload, and lets it run again when it was dead."""
+    """Give the job the payload, and retry it when it was dead."""
     batch = yield from batches.begin(
-        batches.new_batch_id(), Verb.EDIT.value, queues=[draft.ref], shared=sorted(shared), filter=f"id:{draft.id}"
-    )
+        batches.new_batch_id(), Verb.EDIT.value, queues=[draft.ref], shared=sorted(shared), filter=f"id:{draft.id}",
+        reason=reason,
+    )  # fmt: skip
     event = codec.encode_json(
         {"reason": reason or "edited by an operator", "by": queue_settings.actor(), "batch": batch.id}
     )
@@ -205,8 +208,8 @@ def apply_edit(draft: Draft, body: bytes, reason: str = "", shared: Collection[s
     )  # fmt: skip
     skipped = tuple(skips_of(draft.queue, [(draft.id, code, data) for _, code, data in acted.skipped]))
     applied = 0 if skipped else 1
-    yield from batch.close(applied, len(draft.body))
-    yield from batch.log({"applied": applied, "skipped": len(skipped)}, undoable=applied, reason=reason)
+    entry = batch.record.entry({"applied": applied, "skipped": len(skipped)}, undoable=applied)
+    yield from batch.close(applied, applied, len(draft.body), entry)
     return BatchResult(
         batch=batch.id, verb=Verb.EDIT, applied=applied, skipped=skipped, skipped_count=len(skipped),
         undoable=applied, undo_until_ms=batch.undo_until_ms(applied), queues=(draft.ref,), shared=tuple(shared),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._deck.model import QueueRef, State
-from qdeck._deck.queue_ref import Feature
-from qdeck._operations.places import places_of
+from qdeck._model.queue_ref import Feature
+from qdeck._model.values import QueueRef, State
+from qdeck._operations.queue_scope import places_of
 from qdeck._redis import reads
 from qdeck._settings.limits import Limits
 from qdeck.adapters.groups import Gathering
@@ -32,10 +32,10 @@ def read_groups(
     unread: Sequence[str] = (),
     shared: Collection[str] = (),
 ) -> Program[Groups]:
-    """The groups of the dead letters of these queues: as the queues count them, where no more than that is asked.
+    """Return the groups of the dead letters of these queues, from the queues' own counts where these are enough.
 
-    With a filter, and for dead letters from before there were counts, they are read in slices; what dies meanwhile is
-    not among them. `unread` has the queues that are left out.
+    With a filter, and for dead letters that the counts do not include, they are read in slices, without those that die
+    meanwhile. `unread` lists the queues that were left out.
     """
     now = yield from reads.clock()
     gathering = Gathering(now_ms=now)
@@ -63,7 +63,7 @@ def _gather(
     most_read: int | None,
     cancelled: Callable[[], bool] | None,
 ) -> Program[bool]:
-    """Counts the dead letters of a queue one by one; false where that ended before all were read."""
+    """Count the dead letters of a queue one by one; return False when that ended before all were read."""
     found = yield from reads.contained(reading, label, gathering.unread)
     for pages in found or ():
         while (rows := (yield from reads.contained(pages.page(), label, gathering.unread))) is not None:

@@ -1,4 +1,4 @@
-"""What an operation is made of, as values: the verbs, the entries of a plan, what was done and what was taken back.
+"""The values of operations: the verbs, the entries of a plan, the results of a batch and of its undo.
 
 Entries, heads and tails of plans are structs because a plan of a million entries goes through them.
 """
@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from qdeck._deck.model import QueueRef, State
-from qdeck._deck.reasons import Caution, CautionCode, Skip, Stop
+from qdeck._model.reasons import Caution, CautionCode, Skip, Stop
+from qdeck._model.values import QueueRef, State
 from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their types up when they are made
 from qdeck.adapters.native import VERBS
 
 PLAN_FORMAT: Final = 2
 PLAN_LIFE_MS: Final = 3_600_000
-PLAN_MOST_LIFE_MS: Final = 24 * 3_600_000  # a file that says that it is good for longer was changed
+PLAN_MOST_LIFE_MS: Final = 24 * 3_600_000  # a file that claims to be valid for longer was changed
 
 
 class Verb(StrEnum):
@@ -36,19 +36,24 @@ class Verb(StrEnum):
     MOVE = "move"
     EDIT = "edit"
     COMPLETE = "complete"
-    """Of other adapters: ended well, without having run to its end."""
+    """In other adapters: end a job as successful, without running it to its end."""
     PURGE = "purge"
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states in which a job can be acted on this way."""
+        """The states of jobs that it applies to."""
         return tuple(State) if self is Verb.PURGE else VERBS.get(self, ())
+
+
+def nouns_of(verb: str) -> tuple[str, str]:
+    """Return what a batch of that verb changes: one of them, and several."""
+    return {"clean": ("queue", "queues"), "purge": ("entry", "entries")}.get(verb, ("job", "jobs"))
 
 
 class PlanTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What else a plan reaches: jobs that others wait for, with a unique name, running, with a failure handler.
 
-    `unique_held` of them would be skipped, because another job holds their unique name by now.
+    `unique_held` of them would be skipped, because another job holds their unique name now.
     """
 
     dependents: int = 0
@@ -59,7 +64,7 @@ class PlanTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first line of a plan: what it is for, when and where it was made, and how long it is good."""
+    """The first line of a plan: what it is for, when and where it was made, and until when it is valid."""
 
     plan: str
     verb: str
@@ -68,7 +73,7 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     address: str
     format: int
     run_id: str | None = None
-    db: int | None = None  # none in plans of before, which are not bound to one
+    db: int | None = None  # none in older plans, which are not bound to one
     queues: list[QueueRef] = []
     shared: list[str] = []  # names that queues of several adapters had then
     registered: dict[str, str] = {}  # queue, as `adapter/name` → when it was registered, where that is kept
@@ -83,7 +88,7 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def batch(self) -> str:
-        """The id of the batch that its plan becomes: applied twice, by whomever, it is done once."""
+        """The id of the batch that its plan becomes: a plan that is applied twice, by any user, is done once."""
         return f"b-{self.plan}"
 
 
@@ -103,7 +108,7 @@ class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def has_no_undo(self) -> bool:
-        """Whether native jobs of it cannot be given back to their workers."""
+        """Whether it has native jobs that their workers cannot get back."""
         return any(one.code is CautionCode.NO_UNDO for one in self.cautions)
 
 
@@ -112,8 +117,8 @@ class BatchResult:
     """What applying a plan did. `cancel_requested` of the applied jobs are running and are ended by their worker; a
     purge counts those of each rule.
 
-    `undoable` of the applied ones can be taken back until `undo_until_ms`; `error` tells why it ended before its plan
-    did, and `stopped` that it was told to.
+    `undoable` of the applied ones can be undone until `undo_until_ms`; `error` says why it ended before its plan
+    did, and `stopped` that it was cancelled or that a stop rule ended it. One that `is_undone` was undone meanwhile.
     """
 
     batch: str
@@ -129,6 +134,12 @@ class BatchResult:
     shared: tuple[str, ...] = ()  # names that queues of several adapters had when it was planned
     error: str | None = None
     stopped: Stop | None = None
+    is_undone: bool = False
+
+    @property
+    def nouns(self) -> tuple[str, str]:
+        """What it changed: one of them, and several."""
+        return nouns_of(self.verb.value)
 
     @property
     def labels(self) -> list[str]:
@@ -136,12 +147,24 @@ class BatchResult:
         return [ref.label(self.shared) for ref in self.queues]
 
 
+class Undo(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The undo of a batch: by whom and when, and what it restored when it `ended`."""
+
+    by: str
+    at_ms: int
+    open_until_ms: int = 0
+    ended: bool = False
+    restored: int = 0
+    skipped: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoResult:
-    """What taking a batch back did. `dependents` had died with its jobs, or gone on without them, and wait again.
+    """What an undo did. `dependents` had died with its jobs, or continued without them, and wait again.
 
     `requeued` of the jobs ran when they were buried: their workers lost them, and they wait in ready now.
-    `verb` is what the batch had done: `clean` took queues and `clean lists` lists, all others jobs.
+    `verb` is what the batch had done: `clean` took queues and `clean lists` lists, all others jobs. With `earlier` it
+    had been undone before, and nothing was written.
     """
 
     batch: str
@@ -151,6 +174,12 @@ class UndoResult:
     requeued: int = 0
     error: str | None = None
     verb: str = ""
+    earlier: Undo | None = None
+
+    @property
+    def nouns(self) -> tuple[str, str]:
+        """What it restored: one of them, and several."""
+        return nouns_of(self.verb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +205,29 @@ class Outcomes:
         return self.waiting + self.failed_again
 
     @property
-    def settled(self) -> int:
+    def ended(self) -> int:
         """How many have ended."""
         return self.done + self.dead_again + self.cancelled + self.gone
 
     @property
     def over(self) -> int:
-        """How many have ended, or left without an outcome that could be seen, or wait for long after a failure."""
-        return self.settled + self.failed_again + self.unknown
+        """How many have ended, or left without a visible outcome, or wait long after a failure."""
+        return self.ended + self.failed_again + self.unknown
+
+    @property
+    def left_to_undo(self) -> int:
+        """How many of these retried jobs an undo can restore: those that wait, and those of unknown outcome."""
+        return self.pending + self.unknown
+
+    @property
+    def no_undo(self) -> str:
+        """Why an undo of these retried jobs restores nothing; empty where it restores some."""
+        if not self.total or self.left_to_undo:
+            return ""
+        if self.dead_again < self.total:
+            return "no job of it is waiting"
+        one = self.total == 1
+        return "the job is a dead letter again" if one else f"the {self.total:,} jobs are dead letters again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import NATIVE
-from qdeck._deck.queue_ref import InQueue
 from qdeck._errors import UsageError
+from qdeck._model.queue_ref import InQueue
+from qdeck._model.values import NATIVE
 from qdeck._operations import batches
 from qdeck._operations.model import Outcomes, Verb
 from qdeck._operations.planfile import own_plan
@@ -21,14 +21,14 @@ from qdeck.adapters.outcomes import KeptOutcomes, PlannedEntries
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from qdeck._deck.model import QueueRef
+    from qdeck._model.values import QueueRef
     from qdeck._operations.planfile import Plan
     from qdeck._redis.commands import Program
     from qdeck.adapters.all import Adapters
     from qdeck.adapters.plans import PlanEntry
 
-MOST: Final = 20_000  # jobs of a batch that are looked for
-_MOST_PLANS: Final = 4  # whose repeated entries are remembered: a page reads the outcomes of its plan again and again
+MOST: Final = 20_000  # jobs of a batch that are looked up
+_MOST_PLANS: Final = 4  # plans whose repeated entries are cached: a page reads the outcomes of its plan again and again
 _CHUNK: Final = 500
 _YIELD_EVERY: Final = 4000  # entries of a plan that are read in one go
 _repeated_of: Final[dict[str, set[int]]] = {}
@@ -49,8 +49,8 @@ class JobOutcome(InQueue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutcomes(Outcomes):
-    """What happened to the jobs of a batch, as far as it is kept. It has so many `jobs`, and `total` of them were
-    looked for: of more than a bound the first ones.
+    """What happened to the jobs of a batch, as far as it is kept. `jobs` is its size, and `total` how many of them were
+    looked up: of more than a bound the first ones.
 
     `errors` are the classes that the dead ones died of, the most frequent first, of a bounded number of them.
     """
@@ -79,7 +79,7 @@ class PlanOutcomes:
 
     @property
     def evidence(self) -> str:
-        """How much is reported by adapters that cannot see every outcome, in words."""
+        """A sentence on the adapters that cannot report every outcome."""
         partial = (adapter for adapter in self.adapters.values() if not adapter.sees_all_outcomes)
         return "; ".join(f"{adapter.name}: {adapter.outcome_evidence}" for adapter in partial)
 
@@ -90,7 +90,7 @@ class PlanOutcomes:
 
     @property
     def patience_s(self) -> float:
-        """How long it may take until the first jobs have ended."""
+        """How long the first jobs may take to end."""
         return max([60.0, *(adapter.patience_s for adapter in self.adapters.values())])
 
     def read(self, entries: Iterable[_Placed]) -> Program[list[Outcome | None]]:
@@ -117,7 +117,7 @@ class PlanOutcomes:
         return (yield from adapter.planned_outcomes(planned))
 
     def _find_repeated(self) -> Program[set[int]]:
-        """Return what entries that the plan has several times have in common, as hashes."""
+        """Return hashes of the entries that occur several times in the plan."""
         known = _repeated_of.get(self.plan.id)
         if known is not None:
             return known
@@ -125,10 +125,10 @@ class PlanOutcomes:
         repeated: set[int] = set()
         for number, entry in enumerate(self.plan.entries(), 1):
             if number % _YIELD_EVERY == 0:
-                yield Pause(0)  # others on the event loop go on meanwhile
+                yield Pause(0)  # let other tasks on the event loop run
             adapter = self.adapters[entry.adapter]
             if adapter.repeats:
-                mark = hash(adapter.likeness(entry.id, Seen.parse(entry.version)))
+                mark = hash(adapter.identity(entry.id, Seen.parse(entry.version)))
                 (repeated if mark in met else met).add(mark)
         while len(_repeated_of) >= _MOST_PLANS:
             del _repeated_of[next(iter(_repeated_of))]
@@ -161,14 +161,14 @@ def of_sample(plan: Plan, adapters: Adapters, most: int) -> Program[tuple[JobOut
 
 
 def of_batch(batch_id: str, adapters: Adapters) -> Program[BatchOutcomes]:
-    """Return what happened to the jobs of a batch, as far as it is kept; raises when nothing is.
+    """Return what happened to the jobs of a batch, as far as it is kept; raise when nothing is.
 
     Adapters that keep no outcomes with a batch report those of retried jobs where the plan was made.
     """
     known = yield from batches.read()
     batch = known.get(batch_id)
     if batch is None:
-        raise UsageError(f"nothing is kept about the batch {batch_id!r}", hint="it is kept for a day")
+        raise UsageError(f"no outcomes are kept of the batch {batch_id!r}", hint="They are kept for a day.")
     sums: Counter[Outcome | None] = Counter()
     errors: Counter[str] = Counter()
     jobs, others = 0, set[str]()

@@ -1,7 +1,7 @@
 """Plans as files on the operator's side: lines of JSON, written and read as a stream, so that a plan may be any size.
 
-The first line is the head, the last the tail with the sums; between them an entry a line. Whoever has the file can
-apply it.
+The first line is the head, the last the tail with the sums; between them an entry a line. Every operator who has
+the file can apply it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import msgspec
 import platformdirs
 
-from qdeck._deck.model import NO_STATE, QueueRef
-from qdeck._deck.queue_ref import Feature, has_feature
 from qdeck._errors import UsageError
-from qdeck._files import draft_beside, give_name, private_folder, state_dir
+from qdeck._model.queue_ref import Feature, has_feature
+from qdeck._model.values import NO_STATE, QueueRef
 from qdeck._operations.model import PLAN_FORMAT, PLAN_MOST_LIFE_MS, PlanHead, PlanTail, Verb
+from qdeck._private_files import draft_beside, give_name, private_folder, state_dir
 from qdeck.adapters.plans import PlanEntry
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _BUFFER: Final = 1 << 18
 _CHUNK: Final = 1 << 20
 _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_KEEP_S: Final = 7 * 86400.0  # plans older than that are removed when a new one is made
+_KEEP_S: Final = 7 * 86400.0  # plans older than this are removed when a new one is made
 _PURGES: Final = (Verb.BURY, Verb.CANCEL, Verb.REQUEUE, Verb.DISCARD)
 _PURGES_ELSEWHERE: Final = (*_PURGES, Verb.RETRY, Verb.RUN, Verb.COMPLETE, "expire")  # of other adapters
 _Kind = tuple[str, str, str, str]  # queue, state, verb, adapter
@@ -59,13 +59,13 @@ class _Tail(msgspec.Struct):
 
 
 def plans_dir() -> Path:
-    """Where plans go unless a path is named."""
+    """Return where plans go unless a path is named."""
     return private_folder(state_dir() / "plans")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The exact outcome of a dry run. Its entries are read from the file each time they are asked for."""
+    """The exact result of a dry run. Its entries are read from the file each time."""
 
     path: Path
     head: PlanHead
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def batch(self) -> str:
-        """The id of the batch that it becomes."""
+        """The id of its batch."""
         return self.head.batch
 
     @property
@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def adapters(self) -> list[str]:
-        """The adapters that it takes something of, rather than having looked there in vain."""
+        """The adapters that have entries in it, and not all that were searched."""
         return sorted({ref.adapter for ref, count in self.by_queue.items() if count})
 
     def label(self, queue: QueueRef) -> str:
@@ -106,7 +106,7 @@ class Plan:
         return queue.label(self.head.shared)
 
     def entries(self) -> Iterator[PlanEntry]:
-        """The entries, as they are read."""
+        """Yield the entries, as they are read."""
         with self.path.open("rb", buffering=_BUFFER) as file:
             file.readline()
             left = self.tail.count
@@ -117,13 +117,15 @@ class Plan:
                 left -= 1
                 yield decode(line)
         if left:
-            raise UsageError(f"the plan {self.path} was cut: {left:,} entries are missing", hint="make a new plan")
+            raise UsageError(
+                f"the plan {self.path} is cut short: {left:,} entries are missing", hint="Make a new plan."
+            )
 
 
 class PlanWriter:
-    """Writes a plan entry by entry. The file gets its name when it is complete, and takes the place of no other.
+    """A plan that is written entry by entry. The file gets its name when it is complete, and replaces no other file.
 
-    With `replaces` it takes that of an earlier form of the same plan.
+    With `replaces` it replaces an earlier form of the same plan.
     """
 
     def __init__(self, head: PlanHead, path: Path | None = None, *, replaces: bool = False) -> None:
@@ -158,10 +160,10 @@ class PlanWriter:
             self._draft.unlink(missing_ok=True)
 
     def _taken(self) -> UsageError:
-        return UsageError(f"{self.path} is there already: no plan was written", hint="name another file for the plan")
+        return UsageError(f"{self.path} already exists: no plan was written", hint="Name another file for the plan.")
 
     def add(self, entries: Iterable[PlanEntry]) -> None:
-        """Writes entries."""
+        """Write entries."""
         lines = [_encoder.encode(entry) for entry in entries]
         if not lines:
             return
@@ -173,7 +175,7 @@ class PlanWriter:
             self._flush()
 
     def finish(self, tail: PlanTail) -> Plan:
-        """Writes the sums and gives the file its name."""
+        """Write the sums and give the file its name."""
         tail = msgspec.structs.replace(tail, count=self.count, digest=self._hash.hexdigest())
         self._buffer += _encoder.encode(_Tail(tail)) + b"\n"
         self._flush()
@@ -205,7 +207,7 @@ def _forget_old(folder: Path) -> None:
 
 
 def load_plan(ref: str | Path) -> Plan:
-    """The plan of that id, or in that file; raises for one that is not whole."""
+    """Return the plan of that id, or in that file; raise for one that is not complete."""
     path = _find(ref)
     try:
         with path.open("rb") as file:
@@ -216,21 +218,23 @@ def load_plan(ref: str | Path) -> Plan:
         made = msgspec.json.decode(first, type=_Made).head.format
         if made != PLAN_FORMAT:
             told = f"the plan {path} has format {made}; this qdeck reads format {PLAN_FORMAT}"
-            raise UsageError(told, hint="Upgrade this qdeck" if made > PLAN_FORMAT else "Make a new plan")
+            raise UsageError(told, hint="Upgrade this qdeck." if made > PLAN_FORMAT else "Make a new plan.")
         head = msgspec.json.decode(first, type=_Head).head
         Verb(head.verb)
         tail = msgspec.json.decode(last, type=_Tail).tail
     except UsageError:
         raise
     except (msgspec.MsgspecError, ValueError) as error:
-        raise UsageError(f"{path} is no complete plan: {error}", hint="make a new plan") from error
+        raise UsageError(f"{path} is not a complete plan: {error}", hint="Make a new plan.") from error
     plan = Plan(path, head, tail)
     _check_head(plan)
     return plan
 
 
 def own_plan(batch: str) -> Plan:
-    """The plan that a batch is of, if it was made on this machine. The server names it: it leads to no other file."""
+    """Return the plan that a batch is of, if it was made on this machine. The server names it: it leads to no other
+    file.
+    """
     name = batch.removeprefix("b-")
     if not _ID.fullmatch(name):
         raise UsageError(f"there is no plan {name!r}")
@@ -245,26 +249,28 @@ def _check_head(plan: Plan) -> None:
     if life < 0:
         raise _changed(plan, "it expires before it was made")
     if life > PLAN_MOST_LIFE_MS:
-        raise _changed(plan, f"it is good for {life / 3_600_000:,.1f} h")
+        raise _changed(plan, f"it is valid for {life / 3_600_000:,.1f} h")
 
 
 def _changed(plan: Plan, why: str) -> UsageError:
-    return UsageError(f"the plan {plan.path} was changed since it was made: {why}", hint="make a new plan")
+    return UsageError(f"the plan {plan.path} was changed since it was made: {why}", hint="Make a new plan.")
 
 
 def _find(ref: str | Path) -> Path:
     path = Path(ref)
     if isinstance(ref, Path) or os.sep in ref:
         return path
-    # A file of that name in the current directory may be anybody's: plans of this user go first.
+    # A file of that name in the current directory may be another user's: plans of this user go first.
     known = plans_dir() / f"{ref}.jsonl" if _ID.fullmatch(ref) else None
     if known is not None and known.exists():
         return known
     if path.exists():
         return path
     if known is None:
-        raise UsageError(f"{ref!r} is no plan", hint="give the id of a plan, or the path of its file")
-    raise UsageError(f"there is no plan {ref!r}", hint=f"plans are in {known.parent}; one of another machine: its file")
+        raise UsageError(f"{ref!r} is not a plan", hint="Give the id of a plan, or the path of its file.")
+    raise UsageError(
+        f"there is no plan {ref!r}", hint=f"Look in {known.parent}; for a plan of another machine, give its file."
+    )
 
 
 def _last_line(file: BinaryIO | FileIO) -> bytes:
@@ -280,9 +286,9 @@ def _last_line(file: BinaryIO | FileIO) -> bytes:
 
 
 def check_whole(plan: Plan) -> None:
-    """Raises, with the reason, when the plan is not as it was finished, or says what no plan says.
+    """Raise, with the reason, when the plan was changed after it was finished, or has an impossible entry.
 
-    Anybody can make a checksum that fits: so what the entries mean to do is looked at as well.
+    A changed file may have a matching checksum, so the entries are checked as well.
     """
     digest, entries = hashlib.sha256(), 0
     kinds: Counter[_Kind] = Counter()
@@ -305,7 +311,7 @@ def check_whole(plan: Plan) -> None:
     if entries != plan.tail.count:
         raise _changed(plan, f"it has {entries:,} entries, and its last line says {plan.tail.count:,}")
     if left or digest.hexdigest() != plan.tail.digest:
-        raise _changed(plan, "its first line or its entries do not fit the checksum in its last line")
+        raise _changed(plan, "its first line or its entries do not match the checksum in its last line")
     if wrong:
         raise _changed(plan, wrong)
     by_queue: Counter[str] = Counter()
@@ -314,11 +320,11 @@ def check_whole(plan: Plan) -> None:
         by_queue[str(QueueRef(adapter, queue))] += count
         states[state] += count
     if by_queue != Counter(plan.tail.by_queue) or states != Counter(plan.tail.states):
-        raise _changed(plan, "its last line says other numbers of jobs than its entries")
+        raise _changed(plan, "its last line and its entries have different numbers of jobs")
 
 
 def _count_kinds(verb: Verb, lines: list[bytes], before: int, kinds: Counter[_Kind]) -> str:
-    """Counts entries by what is done to them; returns why no plan has the first wrong one."""
+    """Count entries by what is done to them; return why the first wrong one cannot be in a plan."""
     try:
         found = [(one.queue, one.state, one.verb, one.adapter) for one in map(_entries.decode, lines)]
     except (msgspec.MsgspecError, ValueError):
@@ -347,5 +353,5 @@ def _why_not(verb: Verb, state: str, act: str, adapter: str) -> str:
         return f"the verb {act!r} is not that of a plan to {verb.value}"
     states = (*verb.states, *([NO_STATE] if verb is Verb.PURGE else []))
     if has_feature(adapter, Feature.STATES) and state not in states:
-        return f"a job that is {state} cannot be meant by {verb.value}"
+        return f"{verb.value} does not apply to a job that is {state}"
     return ""

@@ -1,4 +1,4 @@
-"""A plan by what it does: its entries counted by rule, queue and verb, and each of them found without reading all."""
+"""An index of a plan: its entries counted by rule, queue and verb, and each found without reading all."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck.model import NATIVE
-from qdeck._deck.queue_ref import InQueue
+from qdeck._model.queue_ref import InQueue
+from qdeck._model.values import NATIVE
 from qdeck.adapters.plans import PlanEntry
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qdeck._operations.planfile import Plan
 
 SAMPLES: Final = 5
-_MARK: Final = 200  # entries of a share between two places in the file that are noted
+_MARK: Final = 200  # entries of a share between two recorded places in the file
 _decode: Final = msgspec.json.Decoder(PlanEntry).decode
 
 
@@ -43,7 +43,7 @@ class Share(InQueue):
         return self.rule, self.queue, self.verb, self.adapter
 
     def take(self, entries: Iterable[PlanEntry]) -> None:
-        """Counts entries of this share."""
+        """Count entries of this share."""
         for entry in entries:
             self.count += 1
             self.bytes += entry.bytes
@@ -63,7 +63,7 @@ class Shares:
         return len(self._found)
 
     def of(self, entry: PlanEntry) -> Share:
-        """The share of an entry; a new one when it is the first."""
+        """Return the share of an entry; a new one when it is the first."""
         key = (entry.rule or "", entry.queue, entry.verb, entry.adapter)
         share = self._found.get(key)
         if share is None:
@@ -71,12 +71,12 @@ class Shares:
         return share
 
     def take(self, entries: Sequence[PlanEntry]) -> None:
-        """Counts entries as they are found."""
+        """Count entries as they are found."""
         for entry in entries:
             self.of(entry).take((entry,))
 
     def all(self) -> list[Share]:
-        """All of them."""
+        """Return all of them."""
         return list(self._found.values())
 
 
@@ -88,7 +88,7 @@ class PlanIndex:
 
     @classmethod
     def read(cls, plan: Plan, cancelled: Callable[[], bool] | None = None) -> PlanIndex:
-        """Goes through the file once. It may be long: call it where nobody waits."""
+        """Read the file once. It may be long: call this from a thread."""
         shares = Shares()
         with plan.path.open("rb", buffering=1 << 18) as file:
             place = len(file.readline())
@@ -105,7 +105,7 @@ class PlanIndex:
         return cls(plan, shares.all())
 
     def entries(self, share: Share, first: int, most: int) -> list[PlanEntry]:
-        """So many entries of a share from a number on."""
+        """Return `count` entries of a share from a number on."""
         at = bisect_right(share.marks, (first, 1 << 62)) - 1
         if at < 0 or first >= share.count:
             return []

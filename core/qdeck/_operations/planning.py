@@ -1,8 +1,8 @@
-"""Making a plan: which jobs a verb, or the rules of a purge, would act on, found by streaming reads; and what else that
+"""Planning: the jobs that a verb, or the rules of a purge, would act on, found by streaming reads; and what else that
 reaches.
 
-Making one writes nothing to the server. Each rule of a purge looks at a queue as it is before the purge, and what one
-rule takes is no other rule's prey in the same plan: the plan is all that the purge does.
+Making one writes nothing to the server. Each rule of a purge reads a queue as it is before the purge, and what one
+rule takes no other rule takes in the same plan: the plan is everything that the purge does.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qdeck._deck import queue_settings
-from qdeck._deck.model import NATIVE, QueueRef
-from qdeck._deck.queue_ref import Feature, has_feature
-from qdeck._deck.reasons import SkipCode
 from qdeck._engine.job_ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._filter import parse
+from qdeck._model.queue_ref import Feature, has_feature
+from qdeck._model.reasons import SkipCode
+from qdeck._model.values import NATIVE, QueueRef
 from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanHead, Verb
-from qdeck._operations.places import context_of, places_of_request
 from qdeck._operations.planfile import Plan, PlanWriter
+from qdeck._operations.queue_scope import context_of, places_of_request
 from qdeck._operations.request import PlanRequest, PlanTally
 from qdeck._queue_names import QueueName
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
+from qdeck._server import queue_settings
 from qdeck._settings.limits import used_rules
 from qdeck._settings.purge_rules import PURGE_RULES, Takes
 from qdeck._task_options import read_priority
@@ -37,7 +37,7 @@ from qdeck.adapters.plans import PlanEntry, Search, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from qdeck._operations.places import Places
+    from qdeck._operations.queue_scope import Places
     from qdeck._operations.request import Watch
     from qdeck._redis.commands import Command, Program
     from qdeck._settings.model import UsedRule
@@ -48,28 +48,30 @@ if TYPE_CHECKING:
 
 
 def check(request: PlanRequest) -> tuple[int | None, str | None]:
-    """The new priority and the target queue; raises when the verb wants one that is missing, or has one too many."""
+    """Return the new priority and the target queue; raise when one is missing or not allowed for the verb."""
     verb = request.verb
     may = verb in (Verb.RETRY, Verb.REQUEUE, Verb.RUN)  # some adapters take a priority for these
     if (verb is Verb.REPRIORITISE) != (request.priority is not None) and not may:
-        hint = "give the new priority" if request.priority is None else "only reprioritise takes a priority"
-        raise InvalidOption(f"{verb.value} with priority {request.priority!r}", hint=hint)
+        if request.priority is None:
+            raise InvalidOption("the new priority is missing", hint="Give the new priority.")
+        raise InvalidOption(f"{verb.value} with priority {request.priority!r}", hint="Only reprioritise takes one.")
     if (verb is Verb.MOVE) != (request.target is not None):
-        hint = "name the queue to move to" if request.target is None else "only move takes another queue"
-        raise InvalidOption(f"{verb.value} to queue {request.target!r}", hint=hint)
+        if request.target is None:
+            raise InvalidOption("the queue to move to is missing", hint="Name the queue to move the jobs to.")
+        raise InvalidOption(f"{verb.value} to queue {request.target!r}", hint="Only move takes another queue.")
     target = None if request.target is None else request.target.removeprefix(f"{NATIVE}/")
     if target is not None and any(
         queue in (target, str(QueueRef(NATIVE, target))) for queue in map(str, request.queues)
     ):
-        raise InvalidOption(f"the jobs are in {request.target!r} already", hint="name another queue")
+        raise InvalidOption(f"the jobs are in {request.target!r} already", hint="Name another queue.")
     priority = None if request.priority is None else read_priority("priority", request.priority)
     return priority, None if target is None else str(QueueName.parse(target))
 
 
 def identity(adapters: Adapters, queues: Sequence[QueueRef]) -> Program[tuple[str | None, dict[str, str]]]:
-    """What tells this server from another: the run of its process, and when each queue was registered on it."""
+    """Return the identity of this server: the run of its process, and when each queue was registered on it."""
     calls = {ref: call for ref in queues if (call := registration(adapters, ref))}
-    info, *stamps = yield ask((b"INFO", b"server"), *calls.values())
+    info, *stamps = yield with_errors((b"INFO", b"server"), *calls.values())
     run_id = None
     if not is_error(info):
         lines = (line.partition(":") for line in info.decode("utf-8", "replace").splitlines())
@@ -83,7 +85,7 @@ def identity(adapters: Adapters, queues: Sequence[QueueRef]) -> Program[tuple[st
 
 
 def registration(adapters: Adapters, queue: QueueRef) -> Command | None:
-    """The command that reads when a queue was registered; None where its adapter keeps no such record."""
+    """Return the command that reads when a queue was registered; None where its adapter keeps no such record."""
     registry = adapters.instance(queue.adapter).registry
     return (b"HGET", registry, queue.name) if registry else None
 
@@ -103,7 +105,7 @@ def start_head(
     life_ms: int = PLAN_LIFE_MS,
     limits: dict[str, Any] | None = None,
 ) -> Program[PlanHead]:
-    """The head of a plan that is made now, on this server."""
+    """Return the head of a plan that is made now, on this server."""
     now = yield from reads.clock()
     run_id, registered = yield from identity(adapters, places.refs)
     return PlanHead(
@@ -125,7 +127,7 @@ def build(
     cancelled: Callable[[], bool] | None = None,
     watch: Watch | None = None,
 ) -> Program[Plan]:
-    """Make a plan. `progress` receives how many jobs were looked at and how many match, `watch` each page of them."""
+    """Make a plan. `progress` receives how many jobs were read and how many match, `watch` each page of them."""
     priority, target = check(request)
     places = yield from places_of_request(adapters, request)
     purges = request.verb is Verb.PURGE
@@ -148,7 +150,7 @@ def build(
 
 
 def _rules(request: PlanRequest, adapters: Sequence[Adapter], unlisted: Sequence[Adapter]) -> list[UsedRule]:
-    """The rules of a purge with their thresholds: those of the queues that there are."""
+    """Return the rules of a purge with their thresholds: those of the queues that there are."""
     others = any(not has_feature(adapter.name, Feature.PURGE) for adapter in adapters)
     of_queues = {rule.name for adapter in unlisted for rule in adapter.rules(NO_QUEUE)}
 
@@ -174,7 +176,7 @@ class _Making:
     contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
 
     def searches(self, adapter: Adapter, queue: str) -> Iterator[Search]:
-        """What is looked for in a queue: the jobs that a verb fits, or those of each rule."""
+        """Yield the searches in a queue: for the jobs that a verb fits, or for those of each rule."""
         request, now = self.request, self.head.created_ms
         if request.verb is Verb.PURGE:
             yield from self._of_rules(adapter.rules(queue))
@@ -200,7 +202,7 @@ class _Making:
         before: list[Rule] = []
         for rule in rules:
             if rule.name in meant:
-                # What a rule before it takes is not taken again.
+                # What an earlier rule takes is not taken again.
                 taken = [one for one in before if one.states == rule.states] if rule.rank else []
                 text = " ".join(f"-{one.where_for(limits)}" for one in taken) if rule.rank else rule.where_for(limits)
                 wanted = parse(text) if text else None
@@ -208,7 +210,7 @@ class _Making:
                 before.append(rule)
 
     def take(self, adapter: Adapter, queue: str, search: Search) -> Program[None]:
-        """Write what a search finds; a queue that cannot be read is told and stops no other."""
+        """Write what a search finds; report a queue that cannot be read, and continue with the others."""
         unread: list[str] = []
         ref = QueueRef(adapter.name, queue)
         what = ref.label(self.places.shared) if search.rule is None else search.rule.name
@@ -239,14 +241,14 @@ class _Making:
     def _tell(self, queue: QueueRef, rule: Rule | None, scanned: int, entries: Sequence[PlanEntry]) -> None:
         self.tally.scanned += scanned
         if self.cancelled is not None and self.cancelled():
-            raise InvalidOption("the plan was not finished", hint="it was cancelled")
+            raise InvalidOption("the plan was not finished", hint="It was cancelled.")
         if self.progress is not None:
             self.progress(self.tally.scanned, self.writer.count)
         if self.watch is not None and rule is not None:
             self.watch(queue, rule.name, scanned, entries, False)
 
     def _context(self, adapter: Adapter, verb: str) -> Program[Context]:
-        """What changes of a verb are made for; what they need of the server is read once for a plan."""
+        """Return the context of the changes of a verb; what they need from the server is read once for a plan."""
         found = self.contexts.get((adapter.name, verb))
         if found is None:
             now = self.head.created_ms
@@ -263,7 +265,7 @@ class _Making:
         search: Search,
         context: Context,
     ) -> Program[list[PlanEntry]]:
-        """The lines of the plan for some jobs, with what is reached through them counted."""
+        """Return the lines of the plan for some jobs, with what is reached through them counted."""
         rule, tally = search.rule, self.tally
         ages: list[float | None] = []
         given: Sequence[str] = ()
@@ -294,7 +296,7 @@ class _Making:
     def _reasons(
         self, adapter: str, rows: Sequence[Any], pages: Pages, search: Search
     ) -> tuple[list[Any], list[float | None], list[str]]:
-        """The jobs that a rule takes, their ages and why it takes them."""
+        """Return the jobs that a rule takes, their ages and why it takes them."""
         kept, ages, reasons = [], [], []
         for row in rows:
             why = pages.why(row)

@@ -1,4 +1,4 @@
-"""Redrive: a plan of retries is applied at a rate, a sample first, and stops by itself when its jobs die again."""
+"""Redrive: a plan of retries that is applied at a rate, a sample first, and stops when its jobs die again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Unpack
 
-from qdeck._deck.reasons import Stop, StopCode
 from qdeck._errors import InvalidOption, QdeckError
+from qdeck._model.reasons import Stop, StopCode
 from qdeck._operations.applying import StopRule, apply_steps
 from qdeck._operations.model import BatchResult, Outcomes
 from qdeck._operations.outcomes import PlanOutcomes, outcomes_of
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from qdeck.adapters.all import Adapters
     from qdeck.adapters.plans import PlanEntry
 
-WATCHED: Final = 200  # of the jobs that were retried last, how many are watched
-ENOUGH: Final = 5  # so many have to end before they are judged, unless fewer were retried
-TOO_MANY: Final = 0.5  # this part of them dead again stops it
+WATCHED: Final = 200  # how many of the jobs that were retried last are watched
+ENOUGH: Final = 5  # how many have to end before the rule applies, unless fewer were retried
+TOO_MANY: Final = 0.5  # when this share of them is dead again, the redrive stops
 _LOOK_S: Final = 0.5
 
 
@@ -58,28 +58,34 @@ class Watch(StopRule):
         self._recent: deque[tuple[int, PlanEntry]] = deque(maxlen=WATCHED)
         self._lost: set[int] = set()
         self._looked = time.monotonic()
+        self._count = self._left = plan.count
 
     def add(self, done: Sequence[Done]) -> None:
         """Watch the jobs that were applied."""
         for part, acted in done:
+            self._left = min(self._left, self._count - part.place - len(part.entries))
             skipped = {at for at, _, _ in acted.skipped}
             applied = [(part.place + at, entry) for at, entry in enumerate(part.entries) if at not in skipped]
             self._recent.extend(applied)
             self.sample_left = max(0, self.sample_left - len(applied))
 
-    def check(self, cancelled: Callable[[], bool] | None, *, is_last: bool) -> Program[Stop | None]:
+    def check(
+        self, cancelled: Callable[[], bool] | None, renew: Callable[[], Program[None]], *, is_last: bool
+    ) -> Program[Stop | None]:
         """Wait for the sample when all of it was applied, and look now and then; return why to stop."""
         if self._is_sample:
             if self.sample_left:
                 return None
             self._is_sample = False
-            return (yield from self._wait_for_sample(cancelled))
+            return (yield from self._wait_for_sample(cancelled, renew))
         if time.monotonic() - self._looked < _LOOK_S:
             return None
         yield from self._look()
         return None if is_last else self._verdict(all_of_them=False)
 
-    def _wait_for_sample(self, cancelled: Callable[[], bool] | None) -> Program[Stop | None]:
+    def _wait_for_sample(
+        self, cancelled: Callable[[], bool] | None, renew: Callable[[], Program[None]]
+    ) -> Program[Stop | None]:
         until = time.monotonic() + self._patience_s
         over_at: float | None = None
         while True:
@@ -100,10 +106,11 @@ class Watch(StopRule):
                 if self.outcomes.over == 0:
                     return Stop(code=StopCode.NONE_ENDED, count=len(self._recent), seconds=self._patience_s)
                 return self._verdict(all_of_them=False)
+            yield from renew()
             yield Pause(_LOOK_S)
 
     def _look(self) -> Program[None]:
-        """Read the outcomes so far. A job that is nowhere at one look may be between two places: it is running."""
+        """Read the outcomes so far. A job that one read does not find may be between two states: it is running."""
         self._looked = time.monotonic()
         places = [place for place, _ in self._recent]
         found = yield from self.plan_outcomes.read(self._recent)
@@ -123,14 +130,14 @@ class Watch(StopRule):
         enough = len(self._recent) if all_of_them else ENOUGH
         if ended >= min(enough, len(self._recent), WATCHED) and ended and bad / ended >= TOO_MANY:
             code = StopCode.FAILED_AGAIN if outcomes.failed_again else StopCode.DIED_AGAIN
-            return Stop(code=code, count=bad, ended=ended)
+            return Stop(code=code, count=bad, ended=ended, left=self._left, is_sample=all_of_them)
         return None
 
 
 def redrive_steps(
     plan: Plan, adapters: Adapters, db: int, watch: Watch, **options: Unpack[ApplyOptions]
 ) -> Program[tuple[BatchResult, Outcomes]]:
-    """Apply a plan of retries with a watch; return what was done and what happened to the jobs."""
+    """Apply a plan of retries under a watch; return what was done and what happened to the jobs."""
     result = yield from apply_steps(plan, adapters, db, watch, **options)
     try:
         return result, (yield from watch.plan_outcomes.count(enumerate(plan.entries())))

@@ -1,4 +1,4 @@
-"""What a plan is asked for, and what it comes to."""
+"""Plan requests, and the totals of a plan in the making."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import NATIVE, QueueRef, State
-from qdeck._deck.reasons import Skip
+from qdeck._model.reasons import Skip
+from qdeck._model.values import NATIVE, QueueRef, State
 from qdeck._operations.model import PLAN_LIFE_MS, PlanTail, PlanTotals
 from qdeck._settings.limits import Limits
 from qdeck.adapters.model import NO_QUEUE
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from qdeck._deck.reasons import Caution, SkipCode
     from qdeck._filter import Filter
+    from qdeck._model.reasons import Caution, SkipCode
     from qdeck._operations.model import Verb
     from qdeck.adapters.plans import Pages, PlanEntry, Weighed
 
-MOST_SKIPS: Final = 1000  # that are told one by one
-# Of a purge: queue, rule, how many were looked at, the entries of a page, and whether it was the last.
+MOST_SKIPS: Final = 1000  # that are reported one by one
+# Of a purge: queue, rule, how many were read, the entries of a page, and whether it was the last.
 Watch = Callable[["QueueRef", str, int, "Sequence[PlanEntry]", bool], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What a plan is asked for."""
+    """A request for a plan."""
 
     verb: Verb
     queues: tuple[str | QueueRef, ...]
@@ -50,7 +50,7 @@ class PlanRequest:
 
 @dataclass(slots=True)
 class PlanTally:
-    """What a plan comes to so far."""
+    """The totals of a plan in the making."""
 
     scanned: int = 0
     bytes: int = 0
@@ -67,7 +67,7 @@ class PlanTally:
     _missed: dict[str, tuple[set[QueueRef], SkipCode, str]] = field(default_factory=dict)
 
     def add(self, entries: Sequence[PlanEntry], queue: str) -> None:
-        """Counts entries of one queue, or of several (`NO_QUEUE`), by one rule or none."""
+        """Count entries of one queue, or of several (`NO_QUEUE`), by one rule or none."""
         if not entries:
             return
         self.states.update(entry.state for entry in entries)
@@ -80,7 +80,7 @@ class PlanTally:
             self.rules[rule] += len(entries)
 
     def reach(self, weighed: Weighed) -> None:
-        """Counts what else an act reaches."""
+        """Count what else an action reaches."""
         self.dependents += weighed.dependents
         self.unique += weighed.unique
         self.unique_held += weighed.unique_held
@@ -88,14 +88,14 @@ class PlanTally:
         self.cautions += [caution for caution in weighed.cautions if caution not in self.cautions]
 
     def skip(self, queue: QueueRef, job_id: str, code: SkipCode, data: str = "") -> None:
-        """Notes a job that was named and is left alone."""
+        """Record a job that was named and is skipped."""
         if len(self.skipped) < MOST_SKIPS:
-            # A plan is a text: bytes of an id that are none are written out.
+            # A plan is text: bytes of an id that are not text are escaped.
             skip = Skip(id=shown(job_id), code=code, queue=shown(queue.name), adapter=queue.adapter, data=shown(data))
             self.skipped.append(skip)
 
     def name(self, queue: QueueRef, pages: Pages) -> None:
-        """Notes where jobs that were named are: one that is not in this queue may be in another."""
+        """Record where named jobs are: one that is not in this queue may be in another."""
         self._met.update(pages.met)
         for job_id, code, data in pages.missing:
             self._missed.setdefault(job_id, (set(), code, data))[0].add(queue)
@@ -109,7 +109,7 @@ class PlanTally:
                 self.skip(next(iter(queues)) if len(queues) == 1 else QueueRef(NATIVE, ""), job_id, code, data)
 
     def tail(self) -> PlanTail:
-        """The last line of the plan."""
+        """Return the last line of the plan."""
         return PlanTail(
             count=0,
             scanned=self.scanned,

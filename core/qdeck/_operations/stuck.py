@@ -1,11 +1,11 @@
-"""What is stuck, in the queues of every adapter."""
+"""The stuck jobs of every adapter's queues."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._deck.model import QueueRef
-from qdeck._operations.places import places_of
+from qdeck._model.values import QueueRef
+from qdeck._operations.queue_scope import places_of
 from qdeck._redis import reads
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def all_stuck(
 ) -> Program[list[StuckJob]]:
     """Return the stuck jobs of some queues, or of all. Queues that cannot be read are added to `unread`.
 
-    With `each` they are handed over page by page, and none is kept.
+    With `each` they are passed on page by page, and none is kept.
     """
     places = yield from places_of(adapters, queues, wanted)
     unread += [why for _, why in places.unread]

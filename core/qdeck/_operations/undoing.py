@@ -1,29 +1,31 @@
-"""Undoing a batch: each adapter that it changed undoes its part, and the log of operations tells of it."""
+"""Undoing a batch: each adapter that it changed undoes its part, and the log of operations records it."""
 
 from __future__ import annotations
 
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from qdeck._deck import queue_settings
+from qdeck._adapter_names import find_class
 from qdeck._errors import NotAllowed, QdeckError, UsageError
-from qdeck._operations import activity, batches
+from qdeck._operations import activity, batches, interrupted
 from qdeck._operations.model import UndoResult
 from qdeck._redis import reads
+from qdeck._server import queue_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._deck.reasons import Skip
-    from qdeck._operations.batches import Batch
+    from qdeck._model.reasons import Skip
+    from qdeck._operations.batches import Batch, OpenUndo
     from qdeck._redis.commands import Program
     from qdeck.adapters.all import Adapters
+    from qdeck.adapters.undoing import Undoer
 
 
 def find(batch: str | None) -> Program[Batch]:
-    """The batch of that id, or this user's own last one that did something and is not undone.
+    """Return the batch of that id, or this user's own last one that did something and is not undone.
 
-    What a service of this user removed by itself is meant only where there is nothing else.
+    An automatic batch of this user is chosen only when there is no other.
     """
     known = yield from batches.read()
     now = yield from reads.clock()
@@ -31,18 +33,33 @@ def find(batch: str | None) -> Program[Batch]:
         found = known.get(batch)
         if found is None or found.until_ms < now:
             raise UsageError(
-                f"there is no batch {batch!r} that can be undone", hint="qdeck activity tells which can, and until when"
+                f"no batch {batch!r} can be undone", hint="Run qdeck activity: it lists which can, and until when."
             )
-        return found
-    me = queue_settings.actor()
-    mine = [
-        kept
-        for kept in known.values()
-        if kept.by == me and not kept.undone and kept.until_ms >= now and kept.applied != 0
-    ]
-    if not mine:
-        raise UsageError(f"{me} did nothing that can be undone", hint="name the batch: qdeck activity tells them")
-    return max(mine, key=lambda kept: (not kept.automatic, kept.at_ms, kept.id))
+    else:
+        me = queue_settings.actor()
+        mine = [
+            one
+            for one in known.values()
+            if one.by == me and not one.undone and one.until_ms >= now and one.applied != 0
+        ]
+        if not mine:
+            raise UsageError(f"no batch by {me} can be undone", hint="Name the batch: qdeck activity lists them.")
+        found = max(mine, key=lambda kept: (not kept.automatic, kept.at_ms, kept.id))
+    return found
+
+
+def find_counted(adapters: Adapters, batch: str | None) -> Program[Batch]:
+    """Return the same batch with what it did, also where its process ended before it did; raise while it goes on."""
+    found = yield from find(batch)
+    if found.applied is None:
+        yield from interrupted.count(adapters, found)
+        if not found.undone and not found.is_interrupted((yield from reads.clock())):
+            total = f" of {found.planned:,}" if found.planned else ""
+            raise UsageError(
+                f"batch {found.id} is still being applied by {found.by} ({found.done:,}{total} so far)",
+                hint="Stop it there, or wait until it ends.",
+            )
+    return found
 
 
 def undo_steps(
@@ -52,11 +69,12 @@ def undo_steps(
     progress: Callable[[int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Program[UndoResult]:
-    """Undo a batch, or this user's own last one."""
-    found = yield from find(batch)
-    undoers = [
-        adapters.instance(name).undoer(found.id, found.queues_of(name), found.target) for name in found.all_adapters
-    ]
+    """Undo a batch, or this user's own last one. Of one that was undone before, report that and write nothing."""
+    found = yield from find_counted(adapters, batch)
+    if found.undone:
+        return UndoResult(batch=found.id, restored=0, skipped=(), verb=found.verb, earlier=found.undo)
+    undoers = _undoers(adapters, found)
+    open_undo = yield from batches.begin_undo(found)
     restored = 0
     skipped: list[Skip] = []
     error, is_whole = None, True
@@ -67,11 +85,13 @@ def undo_steps(
                 break
             yield from step
             restored = sum(undoer.restored for undoer in undoers)
+            yield from open_undo.renew(restored)
             if progress is not None:
                 progress(restored)
     except QdeckError as caught:
         restored = sum(undoer.restored for undoer in undoers)
         if isinstance(caught, NotAllowed) and not restored:
+            yield from open_undo.forget()
             raise  # nothing was changed, as with a plan that is refused
         error, is_whole = str(caught), False
     for undoer in undoers:
@@ -81,20 +101,35 @@ def undo_steps(
         batch=found.id, restored=restored, skipped=tuple(skipped), error=error, verb=found.verb,
         dependents=sum(undoer.dependents for undoer in undoers), requeued=sum(undoer.requeued for undoer in undoers),
     )  # fmt: skip
-    yield from _record(found, result, "failed" if error else "done" if is_whole else "stopped")
+    yield from _record(found, open_undo, result, "failed" if error else "done" if is_whole else "stopped")
     return result
 
 
-def _record(batch: Batch, result: UndoResult, outcome: str) -> Program[None]:
+def _undoers(adapters: Adapters, batch: Batch) -> list[Undoer]:
+    """Return what undoes a batch, of each adapter that it changed; raise where one of them is not installed."""
+    missing = [name for name in batch.all_adapters if find_class(name) is None]
+    if missing:
+        names = ", ".join(missing)
+        raise UsageError(
+            f"the batch {batch.id} changed queues of the adapter {names}, which is not installed here",
+            hint=f"Install the package that has the adapter {names}, or undo it where it is installed.",
+        )
+    return [
+        adapters.instance(name).undoer(batch.id, batch.queues_of(name), batch.target) for name in batch.all_adapters
+    ]
+
+
+def _record(batch: Batch, open_undo: OpenUndo, result: UndoResult, outcome: str) -> Program[None]:
     """Write down what was undone; a batch that was undone to its end cannot be undone again."""
     now = yield from reads.clock()
-    if outcome == "done":
-        batch.undone, batch.bytes = True, 0
-        yield from batches.write(batch)
     counts = {"restored": result.restored, "skipped": len(result.skipped)}
     counts |= {"dependents": result.dependents} if result.dependents else {}
     entry = activity.make(
         "undo", now, queues=batch.labels, filter=batch.filter, detail=batch.detail, rules=batch.rules,
         counts=counts, batch=batch.id, reason=batch.verb, outcome=outcome,
     )  # fmt: skip
-    yield from activity.record(entry)
+    if outcome == "done":
+        yield from open_undo.close(result.restored, len(result.skipped), entry)
+    else:
+        yield from activity.record(entry)
+        yield from open_undo.forget()

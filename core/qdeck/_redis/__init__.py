@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE", "TIMEOUT", "AsyncClient", "Endpoint", "SyncClient", "mask_url"]
 
-# Imported when first asked for: a URL is shown, and a console drawn, before the client library is there.
+# Imported at first use: a URL is shown, and a console drawn, before the client library is loaded.
 _HOMES: Final = {
     "qdeck._redis.address": "mask_url",
     "qdeck._redis.clients": "PATIENCE AsyncClient SyncClient",

@@ -67,11 +67,11 @@ def mask_url(url: str) -> str:
         if _is_torn(parts):
             return f"{parts.scheme}://***"
         if parts.scheme == "unix" and not parts.netloc:
-            return f"unix://{parts.path}"  # `urlunsplit` leaves out the slashes, and what it makes is no URL of ours
+            return f"unix://{parts.path}"  # `urlunsplit` leaves out the slashes, and returns an invalid URL
         if parts.password is None and "@" not in parts.netloc:
             return urlunsplit(parts._replace(query="", fragment=""))
         host = parts.netloc.rpartition("@")[2]
-        # Who logs in without a password put it in the place of the name.
+        # A login without a password may have it in the place of the name.
         user = parts.username or "" if parts.password is not None else ""
         return urlunsplit(parts._replace(netloc=f"{user}:***@{host}", query="", fragment=""))
     except ValueError:
@@ -89,11 +89,13 @@ def read_url(url: str) -> Address:
     """Read a URL; raise `InvalidOption` with the masked URL and the valid forms."""
     try:
         parts = urlsplit(url)
+        if "://" not in url:
+            raise InvalidUrl("it has no scheme such as redis://")
         base, _, many = parts.scheme.partition("+")
         if many and (base not in ("redis", "rediss") or many not in _PORTS):
             raise ValueError("no such scheme")
         if "\0" in unquote(parts.netloc.rpartition("@")[2] + parts.path):
-            raise InvalidUrl("it holds a null character")  # connections end a name there, and comparisons do not
+            raise InvalidUrl("it contains a null character")  # connections end a name there, and comparisons do not
         query = parse_qs(parts.query)
         check(query, kind=many, tls=base == "rediss", torn=_is_torn(parts))
         if not many:
@@ -106,7 +108,7 @@ def read_url(url: str) -> Address:
         plain = urlunsplit((base, first, f"/{db}" if db else "", urlencode(query, doseq=True), ""))
         options = _one_server(plain)
     except ValueError as error:
-        # What is wrong may be read from a part of the URL that is secret: only our own words are passed on.
+        # The error may quote a part of the URL that is secret: only messages of qdeck are passed on.
         why = f": {error}" if isinstance(error, InvalidUrl) else ""
         raise InvalidOption(f"{mask_url(url)!r} is not a server URL{why}", hint=_HINT) from None
     return Address(
@@ -142,7 +144,7 @@ def _node(text: str, port: int, *, sentinel: bool) -> Node:
     if not host:
         raise InvalidUrl("a host is missing")
     if ":" in host and not text.startswith("["):
-        raise InvalidUrl("an IPv6 address stands in brackets, as in [::1]:6379")
+        raise InvalidUrl("an IPv6 address needs brackets, as in [::1]:6379")
     if given and not (given.isascii() and given.isdigit() and 0 < int(given) < 65536):
         raise InvalidUrl("a port is not a number from 1 to 65535")
     return Node(unquote(host), int(given or port), sentinel)

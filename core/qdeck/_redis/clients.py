@@ -91,7 +91,7 @@ class _Client:
                 error = explain(reply, command)
                 if command[0] == b"TIME" and isinstance(error, NotAllowed):
                     self.clock_denied = True
-                if not request.ask:
+                if not request.returns_errors:
                     raise error
                 replies[at] = error
         return replies[0] if type(item) is tuple else replies
@@ -151,7 +151,7 @@ class SyncClient(_Client):
         if "connections" not in held or held["pid"] != os.getpid():
             held["connections"], held["pid"] = {}, os.getpid()
         found: dict[tuple[Node | None, bool], blocking.AbstractConnection] = held["connections"]
-        # One that waits has a connection of its own, whose reads have more time.
+        # A request that blocks has a connection of its own, with a longer timeout.
         place = node, request.patience_s is not None
         if place not in found:
             found[place] = self.endpoint.blocking_connection(node, blocks_s=LONGEST_WAIT_S if place[1] else 0.0)
@@ -166,7 +166,7 @@ class SyncClient(_Client):
         while True:
             connection = self._connection(None, request)
             sent = False
-            # As `_hear` does for several, without a list of one: most calls of most programs go this way.
+            # As `_exchange_all` does for several, without a list of one: most calls take this path.
             try:
                 self._open(connection, request)
                 self._was_connected = sent = True
@@ -176,7 +176,7 @@ class SyncClient(_Client):
                 connection.disconnect()
                 reply = LostExchange(error, sent)
             except BaseException:
-                # Cut off in the middle (Ctrl-C): a reply still on its way must not be taken for the next one's.
+                # Interrupted (Ctrl-C): a reply that is still under way must not be read as the next one's.
                 connection.disconnect()
                 raise
             retries = retries or self._retry_timer(request)

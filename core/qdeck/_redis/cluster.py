@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _HOME: Final = key_slot(b"qdeck:queues")  # where commands without a key go
 _ASKING: Final[Command] = (b"ASKING",)
 _SLOTS: Final = Request(((b"CLUSTER", b"SLOTS"),))
-_REFRESH_S: Final = 0.2  # a slot that moved is known at once; how it is with the others is asked no oftener
-_HOPS: Final = 8  # a request that is sent on and on waits between two tries from then on
+_REFRESH_S: Final = 0.2  # a moved slot is known at once; the others are read at most this often
+_HOPS: Final = 8  # redirects of a request without a pause; later ones wait
 _LATER: Final = (TryAgainError, ClusterDownError, MasterDownError)
 
 
@@ -83,7 +83,7 @@ class _RoutedCommand:
     slot: int | None
     place: KeylessScope | None = None
     pinned: Node | None = None
-    asks: Node | None = None  # where it is to be asked for once, while its slot moves
+    asks: Node | None = None  # the server for one request, while its slot moves
     reply: Any = None
     done: bool = False
 
@@ -206,7 +206,7 @@ class ClusterRoutes(Routes):
             retries.sent = retries.sent or outcome.sent
             result.failure = outcome.error
             for part in members:
-                # A server that holds nothing of this request but was to be asked too: the others will do.
+                # A server that holds nothing of this request: the others are enough.
                 part.done = part.place is KeylessScope.ALL
             return
         replies = outcome[1::2] if asked else outcome
@@ -217,7 +217,9 @@ class ClusterRoutes(Routes):
                 result.moved = True
             elif isinstance(reply, AskError):
                 part.asks = _sent_to(reply, exchange.node)
-                result.moved = result.moved or asked  # a guest's place that sends it on: not for ever without a pause
+                result.moved = (
+                    result.moved or asked
+                )  # a redirect during a migration: not repeated forever without a pause
                 self._guests[part.asks] = None
             elif isinstance(reply, _LATER):
                 result.later = True
@@ -243,7 +245,7 @@ class ClusterRoutes(Routes):
             except NoAnswer as error:
                 if code_of(error.last) is ReplyCode.NO_CLUSTER:
                     raise InvalidOption(
-                        f"{self.endpoint} is a server of its own, no cluster", hint="write redis:// instead"
+                        f"{self.endpoint} is a single server, not a cluster", hint="Write redis:// instead."
                     ) from error
                 yield retries.next_pause(error.last, reads=reads)
 
@@ -258,7 +260,7 @@ class ClusterRoutes(Routes):
             elif isinstance(reply[0], ResponseError):
                 last = reply[0]
             elif not reply[0]:
-                last = ConnectionError(f"{node} has no slots: is the cluster created?")
+                last = ConnectionError(f"{node} has no slots: has the cluster been created?")
             else:
                 found = SlotMap.read(reply[0], node)
                 self.changes += found != self._map

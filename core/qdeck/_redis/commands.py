@@ -1,12 +1,13 @@
 """Commands as values, the requests that carry them, and the programs that yield both.
 
 A program is a generator. It yields a command and gets its reply, or a list of commands, sent in one round trip, and
-gets their replies. An error reply is raised at the `yield`, as one of our errors. Blocking and asyncio clients run the
+gets their replies. An error reply is raised at the `yield`, as an error of qdeck. Blocking and asyncio clients run the
 same programs.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import hiredis
 
 T = TypeVar("T")
 _GLANCE_S: Final = 0.2
+_SPECIAL: Final = re.compile(rb"[*?\[\]\\]")  # in a glob of the server
 Arg = bytes | str | int | float
 Command = tuple[Arg, ...]  # its name, then its arguments
 
@@ -28,7 +30,9 @@ class Script:
     source: bytes
     digest: bytes
     commands: tuple[str, ...] = ()
-    """What a client asks for before it calls the script the first time; none of a script that asks by itself."""
+    """The commands that a client checks before it calls the script the first time; none for a script that checks
+    them itself.
+    """
 
     def call(self, keys: Sequence[bytes], args: Sequence[Arg]) -> Command:
         """Return the command that runs it, by its digest."""
@@ -52,7 +56,7 @@ class Each(Sequence[Command]):
         return Each(self.head, self.ids[at]) if isinstance(at, slice) else (*self.head, self.ids[at])
 
     def pack(self) -> bytes:
-        """Return them as they go over the wire."""
+        """Return them as bytes of the protocol."""
         head = _pack((*self.head, b"")).removesuffix(b"$0\r\n\r\n")
         return b"".join([b"%b$%d\r\n%b\r\n" % (head, len(one), one) for one in self.ids])
 
@@ -66,8 +70,8 @@ class Request(NamedTuple):
 
     commands: Sequence[Command]
     key: bytes = b""
-    ask: bool = False
-    """Whether errors are given to the program, as our errors, among the replies, and not raised."""
+    returns_errors: bool = False
+    """Whether errors are returned to the program among the replies, instead of being raised."""
     script: Script | None = None
     """The script that it calls, if the rights for that are to be checked first."""
     blocks_s: float = 0.0
@@ -130,9 +134,9 @@ def request_of(item: Command | list[Command] | Request) -> Request:
     return Request(item if isinstance(item, list) else (item,))
 
 
-def ask(*commands: Command, key: bytes = b"") -> Request:
-    """Build a request whose errors are given to the program among the replies, instead of being raised."""
-    return Request(commands, key, ask=True)
+def with_errors(*commands: Command, key: bytes = b"") -> Request:
+    """Build a request whose errors are returned among the replies, instead of being raised."""
+    return Request(commands, key, returns_errors=True)
 
 
 def ordered(*commands: Command, key: bytes) -> Request:
@@ -146,14 +150,14 @@ def wait(command: Command, key: bytes, seconds: float, *, patience_s: float = 0.
 
 
 def pack(commands: Sequence[Command]) -> bytes:
-    """Return commands as they go over the wire."""
+    """Return commands as bytes of the protocol."""
     try:
         if isinstance(commands, Each):
             return commands.pack()
         if len(commands) == 1 and len(commands[0]) > _MANY:
             return _pack_many(commands[0])
         return b"".join(map(_pack, commands))
-    except UnicodeEncodeError:  # an id that somebody wrote in other bytes than UTF-8
+    except UnicodeEncodeError:  # an id that another program wrote in bytes that are not UTF-8
         return b"".join([_pack(tuple(map(raw_of, command))) for command in commands])
 
 
@@ -176,12 +180,21 @@ def raw_of(arg: Arg) -> bytes:
 
 
 def text_of(value: bytes) -> str:
-    """Return bytes as text; those that are not UTF-8 survive the way there and back."""
+    """Return bytes as text; bytes that are not UTF-8 are restored by `raw_of`."""
     return value.decode(errors="surrogateescape")
 
 
-def waiting(seconds: float, cancelled: Callable[[], bool] | None) -> Program[None]:
-    """Wait; in pieces where it can be cancelled, so that at a slow rate it ends soon."""
+def glob_of(name: bytes) -> bytes:
+    """Return the glob that matches exactly this name."""
+    return _SPECIAL.sub(rb"\\\g<0>", name)
+
+
+def waiting(
+    seconds: float, cancelled: Callable[[], bool] | None, each: Callable[[], Program[None]] | None = None
+) -> Program[None]:
+    """Wait in pieces, so that at a slow rate it can be cancelled soon; run `each` after every piece."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0 and not (cancelled is not None and cancelled()):
-        yield Pause(left if cancelled is None else min(left, _GLANCE_S))
+        yield Pause(min(left, _GLANCE_S))
+        if each is not None:
+            yield from each()

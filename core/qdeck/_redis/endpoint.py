@@ -51,7 +51,7 @@ class Endpoint:
     untouched: bool = False
 
     def __post_init__(self) -> None:
-        # One that the URL names holds for both clients: asyncio's connections know no time-outs of their own.
+        # A time-out in the URL applies to both clients: asyncio's connections have none of their own.
         object.__setattr__(self, "timeout", self.address.options.get("socket_timeout", self.timeout))
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class Endpoint:
         address = self.address
         if node is None:
             if address.kind is not Topology.SERVER:
-                raise ValueError(f"{self} stands for several servers: which one?")
+                raise ValueError(f"{self} stands for several servers: name one of them")
             return dict(address.options)
         options = address.sentinel_options if node.sentinel else address.options
         return {**options, "host": node.host, "port": node.port}

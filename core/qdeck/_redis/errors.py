@@ -54,7 +54,7 @@ class Late(QdeckError):
 
 
 class ReplyCode(StrEnum):
-    """What an error reply means, of those that a program acts on."""
+    """The meaning of error replies that programs handle."""
 
     BUSY = "BUSY"
     GROUP_EXISTS = "BUSYGROUP"
@@ -84,22 +84,27 @@ _CLASSES: Final[dict[str, type[ResponseError]]] = {
 }
 _WORDS: Final = {kind: word for word, kind in _CLASSES.items()}
 _REFUSALS: Final = {
-    "OOM": "the server is out of memory: raise maxmemory or make room",
-    "MISCONF": "the server cannot save to disk: see its log, mend the disk",
+    "OOM": "the server is out of memory: raise maxmemory or free memory",
+    "MISCONF": "the server cannot save to disk: see its log, and repair the disk",
     "NOREPLICAS": "too few replicas are connected: see min-replicas-to-write",
     "READONLY": "this server is a replica: connect to the master, or through Sentinel",
     "BUSY": "a script blocks the server: wait, or SCRIPT KILL",
     "MASTERDOWN": "the replica lost its master",
     "CLUSTERDOWN": "the cluster is down",
-    "TRYAGAIN": "the queue's slot is on its way to another server of the cluster: try again",
+    "TRYAGAIN": "the queue's slot is being moved to another server of the cluster: try again",
 }
-_NO_SERVER: Final = "it has to be Redis 7, Valkey 8 or later, without renamed commands; of a Sentinel write redis+sentinel://host/service"
+_NO_SERVER: Final = (
+    "Use Redis 7, Valkey 8 or later, without renamed commands; for a Sentinel write redis+sentinel://host/service"
+)
 _CLUSTER: Final = {
-    "MOVED": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
-    "ASK": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
+    "MOVED": (
+        "this server is part of a cluster, and the keys are on other servers",
+        "Write redis+cluster://host:port.",
+    ),
+    "ASK": ("this server is part of a cluster, and the keys are on other servers", "Write redis+cluster://host:port."),
     "CROSSSLOT": (
-        "not on Cluster: this takes keys that are on several servers",
-        "use a server of its own, or Sentinel",
+        "not possible on a cluster: the keys are on several servers",
+        "Use a single server, or Sentinel.",
     ),
 }
 _QUEUE: Final = re.compile(rb"\{([^}]+)\}:")  # what the keys of a native queue start with
@@ -113,7 +118,7 @@ def classify(error: ResponseError) -> ResponseError:
 
 
 def code_of(error: BaseException) -> ReplyCode | None:
-    """Return what an error reply means, as the driver raised it or as `explain` returned it."""
+    """Return the code of an error reply, as the driver raised it or as `explain` returned it."""
     said = _reply(error)
     if said is None:
         return None
@@ -122,7 +127,7 @@ def code_of(error: BaseException) -> ReplyCode | None:
 
 
 def unknown_command(error: BaseException) -> str:
-    """Return the command that the server does not know, in capitals; empty for any other error."""
+    """Return the unknown command of an error, in capitals; empty for any other error."""
     said = _reply(error)
     found = None if said is None else _UNKNOWN_COMMAND.match(str(said))
     return "" if found is None else found[1].upper()
@@ -156,7 +161,7 @@ def _explain(error: ResponseError, command: Command) -> QdeckError:
     word = _word(error)
     if word == "NOPERM" or "ACL failure in script" in text:
         return NotAllowed(
-            f"the server does not allow this: {text}", hint="give this user the right, or use another user"
+            f"the server does not allow this: {text}", hint="Give this user the right, or use another user."
         )
     if word in _CLUSTER:
         message, hint = _CLUSTER[word]
@@ -165,11 +170,11 @@ def _explain(error: ResponseError, command: Command) -> QdeckError:
         return ServerRefused(f"the server refuses: {text}", hint=_REFUSALS[word])
     if word == "WRONGTYPE":
         return LayoutMismatch(
-            f"a key of queue {_queue_of(command)!r} holds another kind of data: {text}",
-            hint="another program uses the same names; use another queue name",
+            f"a key of queue {_queue_of(command)!r} holds another type of data: {text}",
+            hint="Another program uses the same names; use another queue name.",
         )
     if name := unknown_command(error):
-        return ServerRefused(f"the server does not know this: unknown command {name!r}", hint=_NO_SERVER)
+        return ServerRefused(f"the server has no command {name!r}", hint=_NO_SERVER)
     return QdeckError(f"the server answered with an error: {text}")
 
 
@@ -185,51 +190,51 @@ def _queue_of(command: Command) -> str:
 def _explain_ours(words: list[str], queue: str) -> QdeckError:
     kind, rest = words[1], words[2:]
     if kind == "FRESH":
-        return NewQueue(f"queue {queue!r} was not made yet")
+        return NewQueue(f"queue {queue!r} does not exist yet")
     if kind == "VERSION":
         return LayoutMismatch.of(queue, rest[0], rest[1])
     if kind == "DEPENDENCY":
         return UnknownDependency(
             f"no job {rest[0]!r} in queue {queue!r} to wait for",
-            hint="enqueue it first; a job that ended long ago is not known any more",
+            hint="Enqueue it first; a job that ended long ago is no longer known.",
         )
     if kind == "FOREIGN":
         return LayoutMismatch(
             f"key {rest[0]!r} holds a {rest[1]}, qdeck needs a {rest[2]} there",
-            hint="another program uses the same names; use another queue name",
+            hint="Another program uses the same names; use another queue name.",
         )
     if kind == "LATE":
         return Late(
-            f"queue {queue!r} refuses what was read over 30 s ago",
-            hint="compare the clocks of the servers of the cluster",
+            f"queue {queue!r} refused an entry that was read over 30 s ago",
+            hint="Compare the clocks of the servers of the cluster.",
         )
     if kind == "UNDONE":
-        return UsageError("this batch was undone", hint="make a new plan to do it again")
+        return UsageError("this batch was undone", hint="Make a new plan to do it again.")
     if kind == "EXPIRED":
-        return UsageError("what this batch took is not kept any more", hint="it is kept for a day")
+        return UsageError("what undoes this batch is no longer kept", hint="A batch can be undone for a day.")
     return UsageError(" ".join(words))
 
 
 def not_allowed(names: Sequence[str]) -> NotAllowed:
     """Return the error for a script whose user lacks some of its commands.
 
-    A script that is refused half way leaves half of a change behind: a job that is there and is not counted, or one in
-    two states. Asking in each call would take half as long again; so a client asks before it calls a script the first
-    time on a connection.
+    A script that is refused half way leaves half of a change behind: a job that is there and is not counted, or one
+    in two states. A check in each call would take half as long again; so a client checks before it calls a script
+    the first time on a connection.
     """
     return NotAllowed(
         f"the server does not allow this user to run {', '.join(names)}: nothing was changed",
-        hint=f"give this user {' '.join(f'+{name}' for name in names)}; `qdeck doctor` prints its whole line",
+        hint=f"Give this user {' '.join(f'+{name}' for name in names)}; `qdeck doctor` prints its whole line.",
     )
 
 
 def is_error(reply: Any) -> bool:
-    """Return whether a reply that was asked for with its errors is one."""
+    """Return whether a reply to `with_errors` is an error."""
     return isinstance(reply, QdeckError)
 
 
 def good(reply: Any) -> Any:
-    """Return a reply that was asked for with its errors; raise it if it is one."""
+    """Return a reply to `with_errors`; raise it if it is an error."""
     if isinstance(reply, QdeckError):
         raise reply
     return reply

@@ -99,7 +99,7 @@ def step(command: Command, masters: Sequence[Node]) -> tuple[Node, Command]:
     scan, given, *rest = command
     place, slash, cursor = raw_of(given).rpartition(b"/")
     node = _at_or_after(place.decode(), masters) if slash else masters[0]
-    # A server that has no slots any more was on its way out: the walk goes on with the next one from its beginning.
+    # A server without slots is being removed: the walk continues with the next one, from its beginning.
     plain = cursor if slash and str(node) == place.decode() else b"0"
     return node, (scan, plain, *rest)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Command, Program
 
 STEP: Final = 6000  # keys that the server reads in one call: 0.5 ms, and 1.6 ms where all are of native queues
-FIRST_S: Final = 1.2  # of a first refresh, until every key was seen once: longer nobody wants to wait for it
+FIRST_S: Final = 1.2  # of a first refresh, until every key was read once: the longest acceptable wait
 NEXT_S: Final = 0.08  # of the refreshes after it, where the first did not come to the end
 NEXT_STEPS: Final = 3
 
@@ -77,7 +77,7 @@ class KeySearch:
 def sweep(searches: Sequence[KeySearch], *, is_first: bool) -> Program[QdeckError | None]:
     """Take the steps of one refresh for all searches side by side; returns the error of a server that refuses.
 
-    Until every key was seen once a first refresh goes on for a while; those after it take a few steps.
+    A first refresh continues until every key was read once, within a limit; later ones take a few steps.
     """
     until = time.monotonic() + (FIRST_S if is_first else NEXT_S)
     for number in itertools.count():
@@ -86,7 +86,7 @@ def sweep(searches: Sequence[KeySearch], *, is_first: bool) -> Program[QdeckErro
         due = [one for one in due if number == 0 or one.position.cursor != "0"]
         if not due:
             break
-        replies = yield ask(*(one.call() for one in due))
+        replies = yield with_errors(*(one.call() for one in due))
         for one, reply in zip(due, replies, strict=True):
             if is_error(reply):
                 return reply  # type: ignore[no-any-return]  # it is one

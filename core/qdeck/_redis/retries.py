@@ -65,7 +65,7 @@ def loading_error(endpoint: Endpoint, replies: list[Any]) -> ServerUnreachable |
     text = f"{endpoint} is loading its data: {float(facts[b'loading_loaded_perc']):.0f} % loaded"
     if b"loading_eta_seconds" in facts:
         text += f", about {float(facts[b'loading_eta_seconds']):.0f} s left"
-    hint = "wait until it is loaded, then try again"
+    hint = "Wait until it is loaded, then try again."
     return ServerUnreachable(text, hint=hint, cause=UnreachableCause.LOADING, server=endpoint.hosts)
 
 
@@ -108,7 +108,7 @@ class RetryTimer:
 
     def __init__(self, endpoint: Endpoint, patience: float, *, was_connected: bool) -> None:
         self._endpoint = endpoint
-        # A client that never reached the server has a wrong address more often than a server that is coming back.
+        # If a client never reached the server, a wrong address is more likely than a server that restarts.
         self._until = time.monotonic() + (patience if was_connected else 0.0)
         self._pause = 0.01
         self.sent = False
@@ -123,20 +123,20 @@ class RetryTimer:
         if isinstance(error, _DENIED):
             raise NotAllowed(
                 f"{self._endpoint} refuses the user or password: {error}",
-                hint="check user and password in the URL (QDECK_URL), or the server's ACL",
+                hint="Check user and password in the URL (QDECK_URL), or the server's ACL.",
             ) from error
         if isinstance(error, _WRONG_PLACE):
             raise _explain(self._endpoint, error) from error
         if self.is_expired:
             if self.sent and not reads:
                 raise OutcomeUnknown(
-                    f"{self._endpoint} did not answer: what was sent may or may not have happened",
-                    hint="it is safe to repeat with the same id",
+                    f"{self._endpoint} did not answer: the request may or may not have been carried out",
+                    hint="Repeat it with the same id: this is safe.",
                 ) from error
-            hint = "is the server running, and is the address right?"
+            hint = "Check that the server is running and that the address is right."
             cause = cause_of(error)
             if cause is UnreachableCause.CERTIFICATE:
-                hint = "name the authority that signed its certificate: ?ssl_ca_certs=/path/ca.pem behind the URL"
+                hint = "Name the authority that signed its certificate: add ?ssl_ca_certs=/path/ca.pem to the URL."
             text = f"{self._endpoint} cannot be reached: {reason(error)}"
             raise ServerUnreachable(text, hint=hint, cause=cause, server=self._endpoint.hosts) from error
         return self.next_length()
@@ -152,24 +152,26 @@ def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
     if isinstance(error, ResponseError):
         unknown = unknown_command(error)
         if code_of(error) is ReplyCode.NO_DATABASE:
-            hint = "the number at the end of the URL is too large: see `databases` in the server's configuration"
+            hint = "The number at the end of the URL is too large: see `databases` in the server's configuration."
             return InvalidOption(f"{endpoint} names a database that the server does not have", hint=hint)
         if unknown == "SENTINEL":
-            hint = "write redis:// for one server; a Sentinel has a port of its own, most often 26379"
-            return InvalidOption(f"{endpoint} leads to a server, not to its Sentinels", hint=hint)
+            hint = "Write redis:// for one server; a Sentinel has a port of its own, most often 26379."
+            return InvalidOption(f"{endpoint} is a server, not a Sentinel", hint=hint)
         if unknown == "CLUSTER":
-            hint = "write redis+sentinel://host/service for Sentinels, redis:// for one server"
-            return InvalidOption(f"{endpoint} is no server of a cluster", hint=hint)
+            hint = "Write redis+sentinel://host/service for Sentinels, redis:// for one server."
+            return InvalidOption(f"{endpoint} is not a server of a cluster", hint=hint)
         return explain(error)
     if isinstance(error, InvalidResponse):
-        hint = "is this the address of a Redis or Valkey server, and does it want rediss:// (TLS)?"
-        text = f"{endpoint} does not answer as a Redis server does: {reason(error)}"
+        hint = "Check that this is the address of a Redis or Valkey server, and whether it needs rediss:// (TLS)."
+        text = f"{endpoint} does not answer like a Redis server: {reason(error)}"
         return ServerUnreachable(text, hint=hint, cause=cause_of(error), server=endpoint.hosts)
     return InvalidOption(
-        f"{endpoint} has a host name that cannot be looked up: {reason(error)}", hint="check the URL for typing errors"
+        f"{endpoint} has a host name that cannot be looked up: {reason(error)}", hint="Check the URL for typing errors."
     )
 
 
 def reason(error: BaseException) -> str:
-    """Return the text of an error, or its class without text."""
+    """Return the text of an error, or its class without text; of a refused connection not the address once more."""
+    if cause_of(error) is UnreachableCause.REFUSED:
+        return "connection refused"
     return str(error).rstrip(".") or type(error).__name__

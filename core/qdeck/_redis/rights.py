@@ -35,7 +35,7 @@ def rights_command(connection: Any, request: Request) -> bytes | None:
     script = request.script
     if script is None or not script.commands or script.digest in connection.__dict__[_CHECKED]:
         return None
-    # By its text, so that the server needs not know it yet: one round trip, with a right that scripts take anyway.
+    # By its text, so that the server need not have it loaded: one round trip, with a right that scripts need anyway.
     return pack([(b"EVAL", plain("_redis/rights").source, 1, request.key, *script.commands)])
 
 

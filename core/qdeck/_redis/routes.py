@@ -49,7 +49,7 @@ class Routes(ABC):
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._seeds = list(endpoint.address.seeds)
-        random.shuffle(self._seeds)  # many clients that start together do not all ask the same one
+        random.shuffle(self._seeds)  # clients that start together use different ones
         self._stale = True
         self.changes = 0
 
@@ -70,7 +70,7 @@ class NoAnswer(Exception):
         self.last = last
 
 
-# A server that is no master any more, or not yet: whoever asks the Sentinels again finds the one that is.
+# A server that is no longer or not yet the master: a repeated request to the Sentinels returns the master.
 _NO_MASTER: Final = (ReadOnlyError, MasterDownError)
 
 
@@ -107,8 +107,8 @@ class SentinelRoutes(Routes):
             yield from self._learn()
         if self._master is None:
             raise InvalidOption(
-                f"the Sentinels of {self.endpoint} know no service {self._service!r}",
-                hint="its name is that of `sentinel monitor <name> …` in their configuration",
+                f"the Sentinels of {self.endpoint} have no service {self._service!r}",
+                hint="Its name is that of `sentinel monitor <name> …` in their configuration.",
             )
         return self._master
 

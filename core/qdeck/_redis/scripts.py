@@ -35,8 +35,8 @@ def ask_rights(source: str) -> str:
     """Make a script refuse before its first write what its user may not do: a script that is refused half way leaves
     a change without what undoes it. Its keys need no check: the server refuses those that are declared beforehand.
 
-    It takes 0.4 µs for each command: operators' scripts ask in each call, the rights of the others are checked once for
-    each connection of a client (`_redis/rights.py`).
+    It takes 0.4 µs for each command: operators' scripts check in each call, the rights of the others are checked
+    once for each connection of a client (`_redis/rights.py`).
     """
     shebang, _, body = source.partition("\n")
     commands = ", ".join(f"'{name}'" for name in commands_of(source))
@@ -64,7 +64,7 @@ def together(first: Script, second: Script) -> Script:
 
 
 def digest_of(source: bytes) -> bytes:
-    """Return the SHA-1 by which the server names a script; it is no protection."""
+    """Return the SHA-1 by which the server names a script; it protects nothing."""
     return hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
 
 
@@ -87,11 +87,11 @@ def run_each(script: Script, calls: Sequence[Command], key: bytes = b"") -> Prog
 
     Without a key the servers of a cluster do their parts at the same time.
     """
-    replies: list[Any] = yield Request(calls, key, ask=True)
+    replies: list[Any] = yield Request(calls, key, returns_errors=True)
     missing = [at for at, reply in enumerate(replies) if isinstance(reply, UnknownScript)]
     if missing:
         yield load(script, key)
-        again = yield Request([calls[at] for at in missing], key, ask=True)
+        again = yield Request([calls[at] for at in missing], key, returns_errors=True)
         for at, reply in zip(missing, again, strict=True):
             replies[at] = reply
     for reply in replies:

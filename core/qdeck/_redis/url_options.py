@@ -38,20 +38,18 @@ def check(query: Mapping[str, Sequence[str]], *, kind: str, tls: bool, torn: boo
         if name in known:
             continue
         if name in _TLS:
-            raise InvalidUrl(f"{name} is for TLS: write rediss")
+            raise InvalidUrl(f"{name} needs TLS: write rediss")
         if name in OF_SENTINEL:
-            raise InvalidUrl(f"{name} is for redis+sentinel://")
+            raise InvalidUrl(f"{name} works only with redis+sentinel://")
         listed = name if _NAME.fullmatch(name) and not torn else "something else"
-        raise InvalidUrl(
-            f"{listed} is not an option; those in use are socket_timeout, socket_connect_timeout and ssl_…"
-        )
+        raise InvalidUrl(f"{listed} is not an option; use socket_timeout, socket_connect_timeout and ssl_…")
     if kind == "cluster" and query.get("db", ["0"])[0] != "0":
         raise InvalidUrl("a cluster has no databases: leave db out")
     for name in _SECONDS:
         if name in query and not _is_time(query[name][0]):
             raise InvalidUrl(f"{name} is not a number of seconds above 0")
     if query.get("ssl_cert_reqs", ["none"])[0] not in _REQUIRED:
-        raise InvalidUrl(f"ssl_cert_reqs is none of {', '.join(_REQUIRED)}")
+        raise InvalidUrl(f"ssl_cert_reqs is not one of {', '.join(_REQUIRED)}")
     db = query.get("db", ["0"])[0]
     if not (db.isascii() and db.isdigit()):
         raise InvalidUrl("the database is not a number")

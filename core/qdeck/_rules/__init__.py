@@ -1,1 +1,1 @@
-"""Rules: what a purge takes, and how healthy a deck is."""
+"""The health of a server and its queues, the doctor, and the rights of each role."""

@@ -8,20 +8,21 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import native_queues, verdict, workers
-from qdeck._deck.model import NATIVE, Code
-from qdeck._deck.server_info import SNAPSHOTS, read_persistence, read_server
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
-from qdeck._files import state_dir
 from qdeck._formatting import counted
+from qdeck._model import verdict
+from qdeck._model.values import NATIVE, SNAPSHOTS, Code
+from qdeck._private_files import state_dir
 from qdeck._redis import reads
-from qdeck._redis.commands import NO_SCRIPT, Command, ask
+from qdeck._redis.commands import NO_SCRIPT, Command, with_errors
 from qdeck._redis.errors import LOST, is_error
 from qdeck._rules import role_rights, unreadable_values
+from qdeck._server import native_queues, workers
+from qdeck._server.server_info import read_persistence, read_server
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import Check, ServerInfo, Snapshot
+    from qdeck._model.values import Check, ServerInfo, Snapshot
     from qdeck._redis.commands import Program
     from qdeck._settings import Configuration, Target
     from qdeck._settings.thresholds import Thresholds
@@ -83,13 +84,13 @@ def diagnose(
 def setup(configuration: Configuration, target: Target) -> list[DoctorCheck]:
     """Return the checks of the configuration."""
     if configuration.file is None:
-        where = "there is no qdeck.toml: defaults, with purge and health off in the agent"
+        where = "there is no qdeck.toml: defaults apply, and the agent neither purges nor checks health"
     else:
         contexts = ", ".join(configuration.settings.contexts) or "none"
         where = f"{configuration.file} is valid; contexts: {contexts}"
     found = [DoctorCheck(name="config", ok=True, detail=where)]
     if configuration.ignored:
-        hint = "read it, then run: qdeck config trust"
+        hint = "Read it, then run: qdeck config trust"
         found.append(DoctorCheck(name="config_trust", ok=None, detail=configuration.ignored, hint=hint))
     for warning in configuration.warnings():
         hint = f"chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
@@ -97,7 +98,7 @@ def setup(configuration: Configuration, target: Target) -> list[DoctorCheck]:
     try:
         state_dir()
     except OSError as error:
-        hint = getattr(error, "hint", "") or "set XDG_STATE_HOME to a directory of your own"
+        hint = getattr(error, "hint", "") or "Set XDG_STATE_HOME to a directory of your own."
         found.append(DoctorCheck(name="state_directory", ok=False, detail=str(error), hint=hint))
     if target.name is not None:
         words = [target.environment or "no environment named"]
@@ -113,7 +114,7 @@ def _server(
     address: str, adapters: Adapters, thresholds: Thresholds, *, found_read_only: bool
 ) -> Program[list[DoctorCheck]]:
     before = reads.local_ms()
-    stamp, hello, info, whoami = yield ask((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
+    stamp, hello, info, whoami = yield with_errors((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
     after = reads.local_ms()
     server = read_server(hello, info, address)
     user = whoami.decode("utf-8", "replace") if isinstance(whoami, bytes) else None
@@ -127,7 +128,7 @@ def _server(
     looking = yield from _may_look(hint)
     found.append(looking)
     if found_read_only:
-        changing = DoctorCheck(name="changing", ok=True, detail="not wanted here: this context is open read-only")
+        changing = DoctorCheck(name="changing", ok=True, detail="not needed: this context is open read-only")
     else:
         changing = yield from _may_change(user, hint)
     found.append(changing)
@@ -145,20 +146,20 @@ def _version(server: ServerInfo) -> DoctorCheck:
     numbers = re.match(r"(\d+)\.(\d+)", server.version or "")
     oldest = _OLDEST.get(server.name or "redis", _OLDEST["redis"])
     if numbers is None:
-        return DoctorCheck(name="version", ok=None, detail="the server does not tell its version")
+        return DoctorCheck(name="version", ok=None, detail="the server does not report its version")
     known = f"{server.name or 'server'} {server.version}"
     if (int(numbers[1]), int(numbers[2])) >= oldest:
-        return DoctorCheck(name="version", ok=True, detail=f"{known} has all that qdeck needs")
+        return DoctorCheck(name="version", ok=True, detail=f"{known} has everything that qdeck needs")
     needed = ".".join(map(str, oldest))
     return DoctorCheck(
-        name="version", ok=False, detail=f"{known}: its scripts lack flags", hint=f"upgrade to {needed} or newer"
+        name="version", ok=False, detail=f"{known}: its scripts lack flags", hint=f"Upgrade to {needed} or newer."
     )
 
 
 def _clock(server_ms: int | None, before: int, after: int) -> DoctorCheck:
     if server_ms is None:
-        detail = "TIME is not allowed: ages are by this machine's clock"
-        return DoctorCheck(name="clock", ok=None, detail=detail, hint="give this user +time")
+        detail = "TIME is not allowed: ages use this machine's clock"
+        return DoctorCheck(name="clock", ok=None, detail=detail, hint="Give this user +time.")
     # The server's clock was read somewhere between the two moments.
     skew = server_ms - after if server_ms > after else min(0, server_ms - before)
     if abs(skew) <= SKEW_MS:
@@ -166,8 +167,10 @@ def _clock(server_ms: int | None, before: int, after: int) -> DoctorCheck:
             name="clock", ok=True, detail=f"the server's clock is within {SKEW_MS // 1000} s of this one"
         )
     side = "ahead of" if skew > 0 else "behind"
-    detail = f"the server's clock is {abs(skew) / 1000:,.1f} s {side} this one; jobs go by the server's"
-    return DoctorCheck(name="clock", ok=False, detail=detail, hint="let both machines follow a time server (NTP)")
+    detail = f"the server's clock is {abs(skew) / 1000:,.1f} s {side} this one; jobs use the server's"
+    return DoctorCheck(
+        name="clock", ok=False, detail=detail, hint="Synchronise both machines with a time server (NTP)."
+    )
 
 
 def _probes() -> list[Command]:
@@ -203,10 +206,10 @@ def _probes() -> list[Command]:
 
 def _may_look(hint: str) -> Program[DoctorCheck]:
     probes = _probes()
-    replies = yield from reads.ask_all(probes)
+    replies = yield from reads.try_all(probes)
     denied = [_told(call) for call, reply in zip(probes, replies, strict=True) if isinstance(reply, NotAllowed)]
     if not denied:
-        return DoctorCheck(name="looking", ok=True, detail=f"all {len(probes)} reads that looking takes are allowed")
+        return DoctorCheck(name="looking", ok=True, detail=f"all {len(probes)} commands that read are allowed")
     detail = f"not allowed: {', '.join(dict.fromkeys(denied))}"
     return DoctorCheck(name="looking", ok=False, detail=detail, hint=hint)
 
@@ -243,20 +246,22 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
 
 
 def _may_change(user: str | None, hint: str) -> Program[DoctorCheck]:
-    """The server is asked what it would say (`ACL DRYRUN`). Who may not ask it calls a script that does not exist."""
+    """Ask the server with `ACL DRYRUN`; without the right to that, call a script that does not exist."""
     calls = _changes()
-    replies = yield from reads.ask_all([(b"ACL", b"DRYRUN", user or "default", *call) for call in calls])
+    replies = yield from reads.try_all([(b"ACL", b"DRYRUN", user or "default", *call) for call in calls])
     if user is None or all(is_error(reply) for reply in replies):
-        [reply] = yield ask(calls[0])
+        [reply] = yield with_errors(calls[0])
         if isinstance(reply, NotAllowed):
             return DoctorCheck(name="changing", ok=False, detail="not allowed: EVALSHA", hint=hint)
-        detail = "scripts may be called; whether all they do is allowed cannot be asked (ACL DRYRUN is not allowed)"
-        return DoctorCheck(name="changing", ok=None, detail=detail, hint=f"if it is not: {hint}")
+        detail = (
+            "scripts may be called; it is unknown whether all their commands are allowed (ACL DRYRUN is not allowed)"
+        )
+        return DoctorCheck(name="changing", ok=None, detail=detail, hint=f"If it is not: {hint}")
     denied = [
         _told(call) for call, reply in zip(calls, replies, strict=True) if isinstance(reply, bytes) and reply != b"OK"
     ]
     if not denied:
-        return DoctorCheck(name="changing", ok=True, detail="this user may do all that changing jobs takes")
+        return DoctorCheck(name="changing", ok=True, detail="this user may run every command that changes jobs")
     detail = f"not allowed: {', '.join(denied)}"
     return DoctorCheck(name="changing", ok=False, detail=detail, hint=hint)
 
@@ -270,29 +275,31 @@ def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[Doct
     except QdeckError as error:
         return DoctorCheck(name="queue_keys", ok=False, detail=str(error), hint=error.hint)
     metas = [keys.key(name, "meta") for name in names]
-    replies = yield from reads.ask_all([(b"HGET", key, b"v") for key in metas])
+    replies = yield from reads.try_all([(b"HGET", key, b"v") for key in metas])
     closed = [name for name, reply in zip(names, replies, strict=True) if isinstance(reply, NotAllowed)]
     if not closed and not read_only:
         asked = [(b"ACL", b"DRYRUN", user or "default", b"HSET", key, b"f", b"1") for key in metas]
-        replies = yield from reads.ask_all(asked)
+        replies = yield from reads.try_all(asked)
         closed = [
             name for name, reply in zip(names, replies, strict=True) if isinstance(reply, bytes) and b"key" in reply
         ]
     if not closed:
-        return DoctorCheck(name="queue_keys", ok=True, detail=f"the keys of {counted(len(names), 'queue')} are open")
-    detail = f"the key patterns of this user leave out {counted(len(closed), 'queue')}, such as {closed[0]!r}"
+        return DoctorCheck(
+            name="queue_keys", ok=True, detail=f"this user may access the keys of {counted(len(names), 'queue')}"
+        )
+    detail = f"the key patterns of this user exclude {counted(len(closed), 'queue')}, such as {closed[0]!r}"
     return DoctorCheck(name="queue_keys", ok=False, detail=detail, hint=hint)
 
 
 def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[DoctorCheck]]:
-    """The server's dangers, by the rules of the verdict, and what their findings ask for."""
+    """Return the checks of the server, by the rules of the verdict, with the remedies of their findings."""
     hints = {
-        "role": "connect to the master, or through Sentinel",
-        "saving": "see the server's log; make room on its disk",
-        "persistence": "set appendonly yes: then a crash loses at most a second",
-        "eviction": "set maxmemory-policy noeviction",
-        "memory": "raise maxmemory, or purge what is old",
-        "loading": "wait until it is loaded",
+        "role": "Connect to the master, or through Sentinel.",
+        "saving": "See the server's log; make room on its disk.",
+        "persistence": "Set appendonly yes: then a crash loses at most one second of writes.",
+        "eviction": "Set maxmemory-policy noeviction.",
+        "memory": "Raise maxmemory, or purge old jobs.",
+        "loading": "Wait until it is loaded.",
     }
     kept = yield from read_persistence(server)
     missing = "+info" if server.persistence is None else "+config|get"
@@ -301,7 +308,7 @@ def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[
         if check.name in hints:
             ok = None if check.status is None else not check.findings
             hint = "" if ok and check.value != SNAPSHOTS else hints[check.name]
-            hint = hint if ok is not None else f"give this user {missing if check.name == 'persistence' else '+info'}"
+            hint = hint if ok is not None else f"Give this user {missing if check.name == 'persistence' else '+info'}"
             code = check.findings[0].code if check.findings else None
             found.append(DoctorCheck(name=check.name, ok=ok, detail=check.detail, hint=hint, code=code))
     return found
@@ -309,16 +316,18 @@ def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[
 
 def _script_cache() -> Program[DoctorCheck]:
     names = scripts.NAMES
-    [reply] = yield ask((b"SCRIPT", b"EXISTS", *(scripts.load(name).digest for name in names)))
+    [reply] = yield with_errors((b"SCRIPT", b"EXISTS", *(scripts.load(name).digest for name in names)))
     if is_error(reply):
-        return DoctorCheck(name="scripts", ok=None, detail="SCRIPT EXISTS is not allowed: the cache is not known")
+        return DoctorCheck(
+            name="scripts", ok=None, detail="SCRIPT EXISTS is not allowed: it is unknown which scripts are loaded"
+        )
     loaded = sum(map(int, reply))
-    detail = f"{loaded} of {len(names)} scripts are loaded; the others are at their first use"
+    detail = f"{loaded} of {len(names)} scripts are loaded; the others load at their first use"
     return DoctorCheck(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
 
 
 def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
-    """Whose queues are there, and what can be done with those of others."""
+    """Return which adapters have queues, and what other adapters can do."""
     try:
         seen = yield from adapters.look(())
         rows = yield from workers.list_workers()
@@ -337,16 +346,26 @@ def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
     found = [DoctorCheck(name="adapters", ok=True, detail="; ".join(texts))]
     found += [DoctorCheck(name="adapters", ok=None, detail=notice) for notice in notices]
     found += [_adapter(adapter) for adapter in adapters.foreign if adapter.name in counts]
+    found += _unread_systems(seen)
     found += _unreadable(seen, broken)
     alive = sum(row.alive for row in rows)
-    found.append(DoctorCheck(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))
+    found.append(DoctorCheck(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers are alive"))
     return found
 
 
+def _unread_systems(seen: Snapshot) -> list[DoctorCheck]:
+    hint = "name plain lists in [adapters.lists], or install an adapter for this system"
+    code = Code.UNKNOWN_SYSTEM
+    texts = [one.text for one in seen.findings if one.code is code]
+    return [DoctorCheck(name="unknown_system", ok=False, detail=text, hint=hint, code=code) for text in texts]
+
+
 def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorCheck]:
-    """The queues and the stored values that cannot be read, the first of them one by one."""
+    """Return the queues and the stored values that cannot be read, the first of them one by one."""
     texts = [one.text for one in (*seen.findings, *broken.findings) if one.code is Code.UNREADABLE]
-    hint = "upgrade qdeck where a queue is of a newer version; else see what else writes these keys"
+    hint = (
+        "Upgrade qdeck where a queue is of a newer version; otherwise find out which other program writes these keys."
+    )
     name, code = "unreadable", Code.UNREADABLE
     found = [DoctorCheck(name=name, ok=False, detail=text, hint=hint, code=code) for text in texts[:_MOST_UNREADABLE]]
     if len(texts) > _MOST_UNREADABLE:
@@ -364,8 +383,8 @@ def _adapter(adapter: Adapter) -> DoctorCheck:
 
 
 def _abilities(looking: DoctorCheck, changing: DoctorCheck, *, read_only: bool) -> DoctorCheck:
-    can = ["look at queues, jobs and dead letters"] if looking.ok else []
-    cannot = [] if looking.ok else ["look at everything"]
+    can = ["read queues, jobs and dead letters"] if looking.ok else []
+    cannot = [] if looking.ok else ["read everything"]
     if read_only:
         cannot.append("change anything: this context is open read-only")
     elif changing.ok is False:
@@ -375,5 +394,5 @@ def _abilities(looking: DoctorCheck, changing: DoctorCheck, *, read_only: bool) 
     texts = [f"can {' and '.join(can)}"] if can else []
     texts += [f"cannot {'; nor '.join(cannot)}"] if cannot else []
     if changing.ok is None and not read_only:
-        texts.append("whether it can change jobs shows when it tries")
+        texts.append("it is unknown whether it can change jobs")
     return DoctorCheck(name="abilities", ok=bool(looking.ok), detail="; ".join(texts), hint=looking.hint)

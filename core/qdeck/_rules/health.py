@@ -1,7 +1,7 @@
-"""The health of a deck: sizes and ages per queue and state, errors, and the verdict with its findings.
+"""The health of a server and its queues: sizes and ages of each state, errors, and the verdict.
 
 The verdict is that of `status`: the rules are in one place. What this user may not read, or what would take too long
-to count, is None and told, never zero.
+to count, is None and reported, never zero.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import finding_times, verdict
-from qdeck._deck.model import Check, Finding, QueueRef, QueueRow, Snapshot, State, Status
 from qdeck._errors import QdeckError
 from qdeck._formatting import counted
+from qdeck._model import verdict
+from qdeck._model.values import Check, Finding, QueueRef, QueueRow, Snapshot, State, Status
 from qdeck._redis.errors import LOST
 from qdeck._rules import unreadable_values
+from qdeck._server import finding_times
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class _Measured:
     adapters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def add(self, adapter: Adapter, health: AdapterHealth) -> None:
-        """Take what an adapter measured: it knows more of its queues than their rows tell."""
+        """Add what an adapter measured: it knows more about its queues than their rows show."""
         for one in health.states:
             self.queues[one.state.value][QueueRef(adapter.name, one.queue)] = QueueHealth(
                 size=one.size, oldest_age=one.oldest_s, avg_age=one.average_s, stuck_count=one.stuck, exact=one.exact
@@ -149,7 +150,7 @@ class _Measured:
 
 
 def _measure(seen: Snapshot, adapters: Adapters, limits: Limits | None, notices: list[str]) -> Program[_Measured]:
-    """Ask each adapter that is there; one that cannot be read is told, and does not stop the others."""
+    """Ask each adapter that is there; report one that cannot be read, and continue with the others."""
     found = _Measured(_queues(seen), None if limits is None else 0)
     for adapter in adapters.shown:
         if not adapter.is_there:
@@ -160,7 +161,7 @@ def _measure(seen: Snapshot, adapters: Adapters, limits: Limits | None, notices:
         except LOST:
             raise
         except QdeckError as error:
-            notices.append(f"{adapter.name} was not measured: {error}")
+            notices.append(f"{adapter.name} could not be measured: {error}")
             found.orphaned = None
             continue
         found.add(adapter, health)
@@ -170,18 +171,18 @@ def _measure(seen: Snapshot, adapters: Adapters, limits: Limits | None, notices:
 
 def _orphan_check(count: int | None, limits: Limits) -> Check:
     if count is None:
-        return Check(name="orphaned_records", status=None, detail="records of no job were not counted")
-    records = counted(count, "record")
-    detail = "no record is without its job" if not count else f"{records} of no job; qdeck purge removes them"
+        return Check(name="orphaned_records", status=None, detail="orphaned records were not counted")
+    records = counted(count, "orphaned record")
+    detail = "no orphaned records" if not count else f"{records}; qdeck purge removes them"
     threshold = limits.words("max_orphaned_age")
     return Check(name="orphaned_records", detail=detail, value=count, threshold=threshold)
 
 
 def _clock_check(seen: Snapshot) -> Check:
     if seen.local_clock:
-        detail = "TIME is not allowed: ages are by this machine's clock"
+        detail = "TIME is not allowed: ages use this machine's clock"
         return Check(name="clock", status=None, detail=detail)
-    return Check(name="clock", detail="ages are by the server's clock")
+    return Check(name="clock", detail="ages use the server's clock")
 
 
 def _rates(rows: Sequence[QueueRow]) -> ProcessingRates | None:
@@ -192,7 +193,7 @@ def _rates(rows: Sequence[QueueRow]) -> ProcessingRates | None:
 
 
 def _queues(seen: Snapshot) -> dict[str, dict[QueueRef, QueueHealth]]:
-    """The sizes of all states of all queues."""
+    """Return the sizes of all states of all queues."""
     return {
         state.value: {
             row.ref: QueueHealth(size=(size := getattr(row, state.value)), stuck_count=None if size is None else 0)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck.model import Status
 from qdeck._formatting import iso
+from qdeck._model.values import Status
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import Check
+    from qdeck._model.values import Check
     from qdeck._rules.health import HealthReport, ProcessingRates, QueueHealth
 
 
 def document(report: HealthReport) -> dict[str, Any]:
-    """The report in the words of the document on queue reliability; what cannot be known is null."""
+    """Return the report in the words of the document on queue reliability; what cannot be known is null."""
     errors, rates = report.errors, report.rates
     return {
         "at": iso(report.at_ms),

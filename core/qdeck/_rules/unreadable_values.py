@@ -1,4 +1,4 @@
-"""What is stored and cannot be read: a key of another type, a score that is no moment, a field that no program of ours
+"""What is stored and cannot be read: a key of another type, a score that is not a time, a field that qdeck never
 wrote. Reading goes on around it; here it is reported, with the queue or the key named.
 
 Bounded: the counts are of whole lists, the fields of some jobs of each list, and of the keys beside the queues.
@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck import finding_times, history, workers
-from qdeck._deck.model import Check, Code, Finding, QueueRef, Status
-from qdeck._deck.verdict import Findings, make_check
 from qdeck._engine import codec, keys
 from qdeck._engine.stored_numbers import digits, score_ms
+from qdeck._model.values import Check, Code, Finding, QueueRef, Status
+from qdeck._model.verdict import Findings, make_check
 from qdeck._operations import activity, batches
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_state
+from qdeck._server import finding_times, history, workers
 from qdeck.adapters.native.unreadable import garbage, other_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._deck.model import Snapshot
-    from qdeck._deck.words import Unreadable
+    from qdeck._model.values import Snapshot
+    from qdeck._model.words import Unreadable
     from qdeck._redis.commands import Program
     from qdeck.adapters.all import Adapters
 
@@ -38,7 +38,7 @@ _NUMBERS: Final = (b"until", b"started", b"ended", b"token", b"runs", b"failed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A key beside the queues: its type, and whether a field of it is as a program of ours writes it."""
+    """A key beside the queues: its type, and whether a field of it is as qdeck writes it."""
 
     key: str
     kind: str
@@ -80,7 +80,7 @@ STORED: Final = (
         key=keys.WORKERS, kind="hash",
         is_ours=lambda name, said: not name or workers.read_worker(name, said, None, 0).heartbeat_ms is not None,
     ),
-    Stored(key=keys.CONTROL, kind="hash", is_ours=lambda _, asked: asked.decode() in workers.ORDERS),
+    Stored(key=keys.CONTROL, kind="hash", is_ours=lambda _, asked: asked in (b"quiet", b"stop")),
     Stored(key=keys.ACTIVITY, kind="stream", is_ours=lambda _, entry: activity.read_entry(entry) is not None),
     Stored(key=keys.UNDO, kind="hash", is_ours=lambda _, kept: _is_batch(kept)),
     Stored(key=store.SCHEDULES, kind="hash", is_ours=_is_schedule),
@@ -102,7 +102,7 @@ STORED: Final = (
 
 
 def check(seen: Snapshot, adapters: Adapters, notices: list[str]) -> Program[Check]:
-    """The check `unreadable`, with a finding for each key that holds what cannot be read."""
+    """Return the check `unreadable`, with a finding for each key that holds what cannot be read."""
     found: list[tuple[Unreadable, QueueRef | None]] = []
     for adapter in adapters.shown:
         rows = [row for row in seen.queues if row.adapter == adapter.name and row.problem is None]
@@ -115,13 +115,15 @@ def check(seen: Snapshot, adapters: Adapters, notices: list[str]) -> Program[Che
         else made.of_queue(Code.UNREADABLE, Status.DEGRADED, ref, problem=problem)
         for problem, ref in found
     ]
-    return make_check("unreadable", findings, "all that was looked at can be read", value=len(findings), threshold=0)
+    return make_check(
+        "unreadable", findings, "everything that was checked can be read", value=len(findings), threshold=0
+    )
 
 
 def _beside() -> Program[list[Unreadable]]:
-    """What cannot be read in the keys beside the queues."""
+    """Return what cannot be read in the keys beside the queues."""
     found: list[Unreadable] = []
-    kinds = yield from reads.ask_all([(b"TYPE", one.key) for one in STORED])
+    kinds = yield from reads.try_all([(b"TYPE", one.key) for one in STORED])
     for one, kind in zip(STORED, kinds, strict=True):
         if not isinstance(kind, bytes) or kind == b"none":
             continue
@@ -146,10 +148,10 @@ def _fields(one: Stored) -> Program[list[tuple[bytes, bytes]]]:
     if one.kind == "hash":
         return list((yield from reads.scan_hash(one.key, most=_FIELDS)).items())
     if one.kind == "string":
-        [value] = yield ask((b"GET", one.key))
+        [value] = yield with_errors((b"GET", one.key))
         return [] if not isinstance(value, bytes) else [(b"", value)]
     if one.kind == "stream":
-        [page] = yield ask((b"XREVRANGE", one.key, b"+", b"-", b"COUNT", _FIELDS))
+        [page] = yield with_errors((b"XREVRANGE", one.key, b"+", b"-", b"COUNT", _FIELDS))
         return [] if is_error(page) else [(at, dict(reads.pairs(flat)).get(b"e", b"")) for at, flat in page]
-    [flat] = yield ask((b"ZRANGE", one.key, 0, _FIELDS - 1, b"WITHSCORES"))
+    [flat] = yield with_errors((b"ZRANGE", one.key, 0, _FIELDS - 1, b"WITHSCORES"))
     return [] if is_error(flat) else reads.pairs(flat)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from qdeck._errors import InvalidOption
+from qdeck._formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MAX_CRON: Final = 200
 MAX_COUNTED: Final = 300  # past runs that are counted at most
 _DAY: Final = 86_400
+_FIELDS: Final = 5  # that a rule has at least: a sixth is seconds, a seventh the year
 _YEARS: Final = 130  # from 1970 to beyond the last year that a rule can name
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
 
@@ -37,7 +39,7 @@ class CronRule:
         self._every_hour = _read_cron(cron)
         self._offsets: dict[int, tuple[int, int]] = {}
         if self.next(0) is None:
-            raise InvalidOption(f"cron {cron!r} has no runs", hint="name a day that the month has")
+            raise InvalidOption(f"cron {cron!r} has no runs", hint="Name a day that the month has.")
 
     def __repr__(self) -> str:
         return f"<CronRule {self.cron} {self.tz}>"
@@ -139,7 +141,7 @@ def _read_zone(tz: str) -> tzinfo:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidOption(
             f"there is no time zone {tz!r}",
-            hint="give a name such as Europe/Madrid; where the system has no zones: pip install tzdata",
+            hint="Give a name such as Europe/Madrid; where the system has no zones: pip install tzdata",
         ) from error
 
 
@@ -147,11 +149,13 @@ def _read_cron(cron: str) -> bool:
     """Check an expression; return whether every hour matches."""
     from croniter import croniter
 
-    hint = "five fields: minute hour day month weekday, such as */30 * * * *; a sixth is seconds"
+    hint = "Write five fields: minute hour day month weekday, such as */30 * * * *."
     if not isinstance(cron, str) or not 0 < len(cron) <= MAX_CRON or not cron.isprintable():
         raise InvalidOption(f"cron is {cron!r}", hint=hint)
     if re.search(r"\b[RrHh]\b(?!\w)", cron) and not cron.startswith("@"):
-        raise InvalidOption(f"cron {cron!r}: R and H have no fixed times", hint="name the times")
+        raise InvalidOption(f"cron {cron!r}: R and H are random", hint="Write the times themselves.")
+    if not cron.startswith("@") and (count := len(cron.split())) < _FIELDS:
+        raise InvalidOption(f"cron {cron!r} has {counted(count, 'field')}; five are needed", hint=hint)
     try:
         fields = croniter.expand(cron)[0]
     except (ValueError, TypeError, KeyError) as error:

@@ -43,19 +43,19 @@ class Definition:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidOption(
                 f"schedule name {name!r} is not valid",
-                hint="use 1 to 96 of letters, digits and . _ : - starting with a letter or digit",
+                hint="Use 1 to 96 of letters, digits and . _ : - starting with a letter or digit.",
             )
         if missed not in MISSED:
-            raise InvalidOption(f"missed is {missed!r}", hint=f"give one of {', '.join(MISSED)}")
+            raise InvalidOption(f"missed is {missed!r}", hint=f"Give one of {', '.join(MISSED)}")
         if job.after or job.delay_ms is not None or job.due_ms is not None:
             raise InvalidOption(
                 f"schedule {name!r}: its jobs cannot wait for a time or for other jobs",
-                hint="the rule says when; let the job itself enqueue what must wait",
+                hint="The rule says when; let the job itself enqueue what must wait.",
             )
         if len(job.body) > MAX_BODY:
             raise PayloadTooLarge(
                 f"arguments of schedule {name!r} take {len(job.body):,} bytes, the limit is {MAX_BODY:,}",
-                hint="store the data elsewhere and pass where it is",
+                hint="Store the data elsewhere and pass its location.",
             )
         CronRule(cron, tz)  # raises for an invalid rule; one that is over by now is valid
         task = job.template.split("\n", 1)[0].split(" ", 2)[2]
@@ -129,7 +129,7 @@ class ScheduleState:
     readable: bool = True
 
     def handled_until(self, now: int) -> int:
-        """Turns after this moment are still to come, in seconds."""
+        """Return the runs after this moment, in seconds."""
         # A run far ahead was recorded while the server's clock was wrong.
         return max(self.last_run if self.last_run <= now + AHEAD_S else now, self.since_ms // 1000)
 

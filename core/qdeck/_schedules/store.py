@@ -10,7 +10,7 @@ from qdeck._engine.job_ids import new_id
 from qdeck._engine.scripts import load
 from qdeck._errors import InvalidOption, QdeckError, UnknownJob, UsageError
 from qdeck._redis import reads, scripts
-from qdeck._redis.commands import Request, ask
+from qdeck._redis.commands import Request, with_errors
 from qdeck._redis.errors import good, is_error
 from qdeck._schedules.model import Definition, ScheduleRow, ScheduleState, read_definition, read_state
 
@@ -81,7 +81,7 @@ def register(definition: Definition, replaces: bytes | None = None) -> Program[s
     _, word = yield from _update("put", definition.name, definition.encode(), wanted or b"-")
     if word == "other":
         if replaces is not None:
-            raise UsageError(f"schedule {definition.name!r} has changed since", hint="read it again")
+            raise UsageError(f"schedule {definition.name!r} has changed since", hint="Read it again.")
         return (yield from register(definition))
     if word != "same":
         # A last run in the future, of an earlier schedule of this name, would block the first runs.
@@ -125,18 +125,18 @@ def _read(name: str, raw: bytes) -> Definition:
         return read_definition(name, raw)
     except ValueError as error:
         raise QdeckError(
-            f"schedule {name!r} {error}", hint="a newer qdeck wrote it, or it is damaged: remove it and add it again"
+            f"schedule {name!r} {error}", hint="A newer qdeck wrote it, or it is damaged: remove it and add it again."
         ) from error
 
 
 def _unknown(name: str) -> UnknownSchedule:
-    return UnknownSchedule(f"there is no schedule {name!r}", hint="qdeck schedule list names them all")
+    return UnknownSchedule(f"there is no schedule {name!r}", hint="Run qdeck schedule list to list them.")
 
 
 def edit(
     name: str, *, cron: str | None = None, tz: str | None = None, missed: str | None = None, job: NewJob | None = None
 ) -> Program[Definition]:
-    """Change a schedule; what is not given stays. Runs from now on follow the new rule."""
+    """Change a schedule; options that are not given stay unchanged. Runs from now on follow the new rule."""
     raw = yield from _find(name)
     if raw is None:
         raise _unknown(name)
@@ -144,13 +144,13 @@ def edit(
     made = job or transitions.NewJob(name, old.priority, old.template, old.body, unique=old.unique)
     new = Definition.of(name, old.queue, made, cron=cron or old.cron, tz=tz or old.tz, missed=missed or old.missed)
     if cron and new.rule().next((yield from clock()) // 1000) is None:
-        raise InvalidOption(f"cron {cron!r} is over", hint="its last run was in the past: name a later year")
+        raise InvalidOption(f"cron {cron!r} has no more runs", hint="Its last run was in the past: name a later year.")
     yield from register(new, raw)
     return new
 
 
 def remove(name: str) -> Program[None]:
-    """Remove a schedule. Jobs that it made stay."""
+    """Remove a schedule. Its jobs stay."""
     raw = yield from _find(name)
     if raw is not None:
         yield from _block_runs(name, raw, "")
@@ -226,7 +226,7 @@ def read_all(*, reads_only: bool = False) -> Program[StoredSchedules]:
 
     With `reads_only`, a user without the right to read the server's clock gets this machine's.
     """
-    stamp, flat, lines = yield ask((b"TIME",), (b"HGETALL", SCHEDULES), (b"HGETALL", STATE), key=_KEYS[0])
+    stamp, flat, lines = yield with_errors((b"TIME",), (b"HGETALL", SCHEDULES), (b"HGETALL", STATE), key=_KEYS[0])
     flat, lines = good(flat), good(lines)
     said = {lines[i].decode("utf-8", "replace"): lines[i + 1] for i in range(0, len(lines), 2)}
     definitions = {flat[i].decode("utf-8", "replace"): flat[i + 1] for i in range(0, len(flat), 2)}
@@ -254,7 +254,7 @@ def read() -> Program[list[ScheduleRow]]:
 def states_of(queue: str, ids: Sequence[str]) -> Program[dict[str, str]]:
     """Return the states of jobs; unknown jobs are left out."""
     sends: list[tuple[Arg, ...]] = [(b"ZMSCORE", keys.key(queue, state), *ids) for state in STATES]
-    replies = yield ask(*sends, key=keys.key(queue, "meta"))
+    replies = yield with_errors(*sends, key=keys.key(queue, "meta"))
     found: dict[str, str] = {}
     for state, scores in zip(STATES, replies, strict=True):
         if is_error(scores):

@@ -94,7 +94,7 @@ class Ticker:
         due = self._due_names(self._now)
         read_ms, revision, states = await self._client.run(store.peek(due))
         if not self._opened or revision != self._revision or read_ms < self._read_ms - 1000 * AHEAD_S:
-            # If the server's clock went back, what was recorded meanwhile is not valid.
+            # If the server's clock was set back, what was recorded meanwhile is not valid.
             read_ms, states = await self._open()
         self._read_ms = read_ms
         self._set_clock(read_ms)

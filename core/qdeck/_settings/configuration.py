@@ -56,6 +56,12 @@ class Configuration:
     """Whether that file was trusted before it changed. Then its contexts are meant, and those here do not stand in."""
     strangers: Mapping[str, ContextSettings] = field(default_factory=dict)
     """Production contexts of that file: from any author, they can only make a server stricter."""
+    ignored_contexts: frozenset[str] = frozenset()
+    """The names of all contexts of that file."""
+
+    def is_ignored(self, name: str | None) -> bool:
+        """Whether a context is only in the file that was not read."""
+        return name in self.ignored_contexts and name not in self.settings.contexts
 
     def target(self, name: str | None = None) -> Target | None:
         """Return the server of a context, of the default one when none is named; its variables are expanded now.
@@ -64,11 +70,14 @@ class Configuration:
         server of production is treated as production, whatever it says itself.
         """
         if self.was_trusted:
-            raise InvalidOption(self.ignored, hint="read it, then run: qdeck config trust; or give --url or --config")
+            raise InvalidOption(self.ignored, hint="Read it, then run: qdeck config trust; or give --url or --config")
         chosen = name if name is not None else self.settings.default_context
         if chosen is None:
             return None
         context = self.settings.contexts.get(chosen)
+        if self.is_ignored(chosen):
+            what = f"context {chosen!r} is in qdeck.toml, which is not trusted"
+            raise InvalidOption(what, hint="Read the file, then run `qdeck config trust`.")
         if context is None:
             raise InvalidOption(f"there is no context {chosen!r} in {self.where}", hint=self._contexts_hint(chosen))
         found = self._target(chosen, context, self._url(chosen, context))
@@ -79,7 +88,7 @@ class Configuration:
             if same is not SameServer.YES and not is_namesake:
                 continue
             if guard.context.is_production and not context.is_production:
-                caution = f"the context {chosen!r} leads to the server of the production context {guard.name!r}"
+                caution = f"the context {chosen!r} connects to the server of the production context {guard.name!r}"
                 if same is not SameServer.YES:
                     caution = f"the context {chosen!r} is production in the user's own configuration"
                 return replace(
@@ -103,7 +112,7 @@ class Configuration:
         for guard, same in compared:
             if same is SameServer.YES and self._holds(guard, url):
                 found = self._target(guard.name, guard.context, url)
-                # Who wrote a foreign file cannot say that a server is another one than the user's own production.
+                # The author of a foreign file cannot declare that a server is not the user's own production.
                 return found if guard.is_trusted else replace(found, production=self._production_targets())
         unknown = next(
             (
@@ -153,7 +162,7 @@ class Configuration:
         found: list[tuple[_Guard, SameServer]] = []
         for is_trusted in (True, False):
             some = [guard for guard in guards if guard.is_trusted is is_trusted]
-            # A lookup of a name would tell the author of a foreign file that somebody works in its directory.
+            # A lookup of a name would tell the author of a foreign file that a user works in its directory.
             found += zip(some, compare(url, [guard.url for guard in some], resolve_others=is_trusted), strict=True)
         return found
 
@@ -231,8 +240,8 @@ class Configuration:
         known = list(self.settings.contexts)
         near = difflib.get_close_matches(name, known, 1)
         if near:
-            return f"did you mean {near[0]!r}?"
-        return f"contexts are: {', '.join(known)}" if known else "it names no contexts"
+            return f"Did you mean {near[0]!r}?"
+        return f"Use one of: {', '.join(known)}" if known else "Add a [contexts.NAME] with a url."
 
 
 def _caution(name: str, production: str, url: str) -> str:
@@ -266,7 +275,7 @@ def expand(value: str, place: str, *, is_url: bool = False) -> str:
 
     def look_up(name: str) -> str:
         if not _VARIABLE_NAME.fullmatch(name):
-            raise InvalidOption(f"{place}: ${{{name}}} names no variable", hint="write ${NAME}; a literal ${ is $${")
+            raise InvalidOption(f"{place}: ${{{name}}} names no variable", hint="Write ${NAME}; a literal ${ is $${")
         if name not in os.environ:
             raise InvalidOption(
                 f"{place}: the environment variable {name} is not set", hint=f"export {name}=…, then try again"

@@ -62,16 +62,18 @@ class Limits:
         name, equals, value = change.partition("=")
         name, value = name.strip(), value.strip()
         if not equals:
-            raise InvalidOption(f"{change!r} sets nothing", hint="write KEY=VALUE, such as max_ready_age=12h")
+            raise InvalidOption(
+                f"{change!r} is not KEY=VALUE", hint="Write a threshold and its value, such as max_ready_age=12h"
+            )
         key = _SETTINGS.get(name, name)
         if key == "dlq_enabled":
             if value.lower() not in _WORDS:
-                raise InvalidOption(f"dlq_enabled={value!r} is neither true nor false", hint="write dlq_enabled=true")
+                raise InvalidOption(f"dlq_enabled={value!r} is neither true nor false", hint="Write dlq_enabled=true")
             return replace(self, dlq_enabled=_WORDS[value.lower()])
         if key not in _SETTINGS.values() and key not in _OF_ADAPTERS:
             known = [*_SETTINGS.values(), "dlq_enabled", *_OF_ADAPTERS, *_SETTINGS]
             near = difflib.get_close_matches(name, [key for key in known if key not in SWITCHES_THAT_WRITE], 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"thresholds are: {', '.join(_SETTINGS.values())}"
+            hint = f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(_SETTINGS.values())}"
             raise InvalidOption(f"there is no threshold {name!r}", hint=hint)
         number = _number(key, value)
         return replace(self, **{key: number})  # type: ignore[arg-type]  # the key is one of those of numbers
@@ -112,7 +114,7 @@ def _number(key: str, value: str) -> int | float:
     age = _AGE.fullmatch(value)
     hint = f"write {key}=N" + (" in hours" if hours else " in seconds") + ", or with a unit: 90s 15m 2h 7d"
     if key == "dlq_max_entries":
-        hint = "write dlq_max_entries=N, a whole number"
+        hint = "Write dlq_max_entries=N, a whole number."
     elif age:
         seconds = float(age[1]) * _UNITS[age[2]]
         return seconds / HOUR_S if hours else int(seconds)
@@ -133,7 +135,7 @@ def default_rules() -> tuple[str, ...]:
 def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[str, ...]:
     """Return the rules of these names, in the order of a plan; without names those of the configuration or the default.
 
-    Raises for a name that no rule has.
+    Raise for a name that no rule has.
     """
     wanted = tuple(names) or (settings or Settings()).purge.rules or default_rules()
     for name in wanted:

@@ -13,7 +13,7 @@ import msgspec
 from qdeck._adapter_names import ADAPTERS, FOREIGN, find_class, is_adapter
 from qdeck._errors import InvalidOption
 from qdeck._formatting import invalid_value
-from qdeck._settings import trust
+from qdeck._settings import trusted_files
 from qdeck._settings.configuration import Configuration, Own
 from qdeck._settings.model import (
     PRODUCTION,
@@ -25,6 +25,8 @@ from qdeck._settings.model import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from qdeck._settings.thresholds import Thresholds
 
 FILE_NAME: Final = "qdeck.toml"
@@ -55,13 +57,18 @@ def load(given: str | Path | None = None) -> Configuration:
     ignored = ""
     if here.is_file() and not _is_same_file(here, own):
         data = _read_here(here)
-        state = trust.state_of(here, data)
-        if state is trust.TrustState.TRUSTED:
+        state = trusted_files.state_of(here, data)
+        if state is trusted_files.TrustState.TRUSTED:
             return with_own(_decode(data, here))
         ignored = f"{here} was ignored, with its servers and settings: {state.value}"
         found = _load_own(own)
+        contexts = _ignored_contexts(data)
         return replace(
-            found, ignored=ignored, was_trusted=state is trust.TrustState.CHANGED, strangers=_strangers(data)
+            found,
+            ignored=ignored,
+            was_trusted=state is trusted_files.TrustState.CHANGED,
+            strangers=_strangers(contexts),
+            ignored_contexts=frozenset(contexts),
         )
     return _load_own(own)
 
@@ -84,17 +91,21 @@ def with_own(found: Configuration) -> Configuration:
     )
 
 
-def _strangers(data: bytes) -> dict[str, ContextSettings]:
+def _ignored_contexts(data: bytes) -> Mapping[str, ContextSettings]:
+    """Return the contexts of a file that is not trusted; none of one that is too long or cannot be read."""
+    if len(data) > _MOST_BYTES_OF_STRANGERS or max(map(len, data.splitlines()), default=0) > _LONGEST_LINE_OF_STRANGERS:
+        return {}
+    try:
+        return read_text(data.decode("utf-8"), is_trusted=False).settings.contexts
+    except (InvalidOption, UnicodeDecodeError):
+        return {}
+
+
+def _strangers(contexts: Mapping[str, ContextSettings]) -> dict[str, ContextSettings]:
     """Return the production contexts of a file that is not trusted: they can only make a server stricter.
 
     Only those without variables, because the name of a server must not reveal the value of one.
     """
-    if len(data) > _MOST_BYTES_OF_STRANGERS or max(map(len, data.splitlines()), default=0) > _LONGEST_LINE_OF_STRANGERS:
-        return {}
-    try:
-        contexts = read_text(data.decode("utf-8"), is_trusted=False).settings.contexts
-    except (InvalidOption, UnicodeDecodeError):
-        return {}
     return {
         name: ContextSettings(url=context.url, environment=context.environment, read_only=context.read_only)
         for name, context in contexts.items()
@@ -140,7 +151,7 @@ def _load_own(own: Path) -> Configuration:
     except (FileNotFoundError, NotADirectoryError):
         return Configuration(settings=Settings())
     except OSError as error:
-        raise InvalidOption(f"{own} cannot be read: {error.strerror}", hint="let this user read it") from error
+        raise InvalidOption(f"{own} cannot be read: {error.strerror}", hint="Let this user read it.") from error
     return _load(own, "let this user read it")
 
 
@@ -152,7 +163,7 @@ def _decode(data: bytes, file: Path) -> Configuration:
     try:
         return read_text(data.decode("utf-8"), file)
     except UnicodeDecodeError as error:
-        raise InvalidOption(f"{file} is not UTF-8 text: byte {error.start}", hint="save it as UTF-8") from error
+        raise InvalidOption(f"{file} is not UTF-8 text: byte {error.start}", hint="Save it as UTF-8.") from error
 
 
 def read_text(text: str, file: Path | None = None, *, is_trusted: bool = True) -> Configuration:
@@ -164,9 +175,11 @@ def read_text(text: str, file: Path | None = None, *, is_trusted: bool = True) -
     try:
         document = tomllib.loads(text)
     except RecursionError as error:
-        raise InvalidOption(f"{name} is not TOML: it is nested too deeply", hint="nest its values less") from error
+        raise InvalidOption(
+            f"{name} is not TOML: it is nested too deeply", hint="Nest its values less deeply."
+        ) from error
     except ValueError as error:  # also a number with more digits than Python reads
-        raise InvalidOption(f"{name} is not TOML: {error}", hint="see https://toml.io for the notation") from error
+        raise InvalidOption(f"{name} is not TOML: {error}", hint="See https://toml.io for the syntax") from error
     # One by one, since an error of msgspec names no key of a dictionary.
     contexts = _convert(document.pop("contexts", {}), dict[str, Any], "contexts", name)
     contexts = {key: _convert(value, ContextSettings, f"contexts.{key}", name) for key, value in contexts.items()}
@@ -192,7 +205,7 @@ def _adapter_settings(adapter: str, value: Any, name: str) -> AdapterSettings:
 
 def _adapter_hint(adapter: str) -> str:
     near = difflib.get_close_matches(adapter, ADAPTERS, 1)
-    return f"did you mean {near[0]!r}?" if near else f"adapters are: {', '.join(ADAPTERS)}"
+    return f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(ADAPTERS)}"
 
 
 def _convert(value: Any, kind: Any, path: str, name: str) -> Any:
@@ -230,7 +243,7 @@ def _check(found: Configuration, name: str) -> None:
     default = settings.default_context
     if default is not None and default not in settings.contexts:
         known = difflib.get_close_matches(default, settings.contexts, 1)
-        hint = f"did you mean {known[0]!r}?" if known else f"add [contexts.{default}] with a url"
+        hint = f"Did you mean {known[0]!r}?" if known else f"Add [contexts.{default}] with a url."
         raise wrong(["default_context"], f"there is no context {default!r}", hint)
     for context_name, context in settings.contexts.items():
         at = ["contexts", context_name]
@@ -239,16 +252,16 @@ def _check(found: Configuration, name: str) -> None:
         if near and context.environment.lower() not in (*PRODUCTION, *_NOT_PRODUCTION):
             raise wrong(
                 [*at, "environment"],
-                f"{context.environment!r} is perhaps meant to be production",
-                f"write {near[0]!r}, or a name that is not so like it",
+                f"{context.environment!r} looks like production",
+                f"write {near[0]!r}, or a name that is less similar to it",
             )
         for adapter in context.adapters:
             if not is_adapter(adapter):
                 raise wrong([*at, "adapters"], f"there is no adapter {adapter!r}", _adapter_hint(adapter))
         if context.colour is not None and context.colour not in COLOURS and not _HEX.fullmatch(context.colour):
             near = difflib.get_close_matches(context.colour, COLOURS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"write #rrggbb or one of {', '.join(COLOURS)}"
-            raise wrong([*at, "colour"], f"{context.colour!r} is no colour", hint)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Write #rrggbb or one of {', '.join(COLOURS)}"
+            raise wrong([*at, "colour"], f"{context.colour!r} is not a colour", hint)
         _check_pairs(context.thresholds.over(found.thresholds), [*at, "thresholds"], wrong)
     _check_rules(settings, wrong)
     _check_pairs(found.thresholds, ["health", "health_thresholds"], wrong)
@@ -295,13 +308,13 @@ def _nearest(kind: type[msgspec.Struct], key: str) -> str:
     }
     if key in elsewhere:
         table = elsewhere[key]
-        return f"{key} belongs in [{table}]" if table else f"{key} belongs before the first [table]"
+        return f"Move {key} to [{table}]." if table else f"Move {key} before the first [table]."
     for names in (known, elsewhere):
         near = difflib.get_close_matches(key, [name for name in names if name not in SWITCHES_THAT_WRITE], 1)
         if near:
             table = "" if names is known else elsewhere[near[0]]
-            return f"did you mean {near[0]!r}{f' in [{table}]' if table else ''}?"
-    return f"settings here are: {', '.join(known)}"
+            return f"Did you mean {near[0]!r}{f' in [{table}]' if table else ''}?"
+    return f"Use one of: {', '.join(known)}"
 
 
 def _default_hint(path: str) -> str:
@@ -310,4 +323,4 @@ def _default_hint(path: str) -> str:
         default = getattr(default, key, None)
     if not isinstance(default, int | float):
         return ""
-    return f"the default is {str(default).lower() if isinstance(default, bool) else default}"
+    return f"The default is {str(default).lower() if isinstance(default, bool) else default}"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from qdeck._formatting import threshold
 from qdeck._settings.thresholds import Count, Seconds, Thresholds
 
 Interval = Annotated[int, Meta(ge=1)]
@@ -21,7 +22,7 @@ PRODUCTION: Final = ("production", "prod")
 SWITCHES_THAT_WRITE: Final = frozenset(
     {"purge_enabled", "dlq_enabled", "health_check_enabled", "allow_purge", "clean_interval"}
 )
-"""Settings that make qdeck change a server by itself: a hint names them only to somebody who wrote their exact name."""
+"""Settings that make qdeck change a server by itself: a hint names them only for their exact name."""
 
 
 class UsedRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,8 +38,9 @@ class UsedRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The setting with its value; empty for a rule without one."""
         if not self.setting:
             return ""
-        value = f"{self.value:g}" if self.unit == "h" else f"{self.value:,.0f}"
-        return f"{self.setting} {value} {self.unit}".rstrip()
+        seconds = self.seconds
+        value = f"{self.value:,.0f} {self.unit}".rstrip() if seconds is None else threshold(seconds)
+        return f"{self.setting} {value}"
 
     @property
     def seconds(self) -> float | None:
@@ -131,7 +133,7 @@ class PartialThresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     memory_max_critical: Annotated[int, Meta(ge=1, le=100)] | UnsetType = UNSET
 
     def over(self, base: Thresholds) -> Thresholds:
-        """The base with what is given here in its place."""
+        """Return the base with what is given here in its place."""
         names = Thresholds.__struct_fields__
         return Thresholds(**{n: getattr(base, n) if getattr(self, n) is UNSET else getattr(self, n) for n in names})
 

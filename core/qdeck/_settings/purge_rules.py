@@ -68,8 +68,8 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
         for rule in (
             KnownRule(
                 name=PurgeRule.RUNNING_WITHOUT_OWNER.value, state="running", setting="max_pending_age",
-                label="no owner",
-                about="A running job whose lease expired, and that no sweep took back: its worker is gone.",
+                label="no worker",
+                about="A running job whose lease expired and that was not made ready again: its worker is gone.",
             ),
             KnownRule(
                 name=PurgeRule.READY_TOO_OLD.value, state="ready", setting="max_ready_age",
@@ -93,7 +93,7 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
             ),
             KnownRule(
                 name=PurgeRule.ORPHANED_RECORDS.value, setting="max_orphaned_age", label="records", takes=Takes.RECORDS,
-                about="What is stored of a job that is in no state: the remains of a crash or of another program.",
+                about="Data of a job that is in no state, left by a crash or by another program.",
             ),
             KnownRule(
                 name="pending_too_old", setting="max_pending_age", foreign=True,
@@ -109,7 +109,7 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
             KnownRule(name="broken_entries", foreign=True, about="An entry that its own system cannot read."),
             KnownRule(
                 name="overdue_delayed", foreign=True,
-                about="A delayed entry that has been due for over a minute, and that no worker put in line.",
+                about="A delayed entry that has been due for over a minute, and that no worker moved to ready.",
             ),
             KnownRule(
                 name="expired_queues", takes=Takes.QUEUES,
@@ -134,5 +134,5 @@ def check_rule(name: str, takes: Takes | None = None) -> None:
     known = [rule.name for rule in PURGE_RULES.values() if takes is None or rule.takes is takes]
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(known)}"
+        hint = f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(known)}"
         raise InvalidOption(f"there is no purge rule {name!r}", hint=hint)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qdeck._errors import InvalidOption
-from qdeck._settings import trust
+from qdeck._settings import trusted_files
 from qdeck._settings.load import read_text, with_own
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
         text = before.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{file} cannot be read: {error}") from error
-    state = trust.state_of(file, before)
-    if state is trust.TrustState.CHANGED:  # what is saved is read at once: servers of others would come with it
-        raise InvalidOption(f"{file} changed since it was trusted", hint="read it, then run: qdeck config trust")
-    read_text(text, file)  # what is wrong already is told as everywhere
+    state = trusted_files.state_of(file, before)
+    if state is trusted_files.TrustState.CHANGED:  # what is saved is read at once: servers of others would come with it
+        raise InvalidOption(f"{file} changed since it was trusted", hint="Read it, then run: qdeck config trust")
+    read_text(text, file)  # an error that was there before is reported as everywhere
     for (table, key), value in changes.items():
         text = with_setting(text, table, key, value)
     found = read_text(text, file)
@@ -41,8 +41,8 @@ def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
         _replace(file, text)
     except OSError as error:
         raise InvalidOption(f"{file} cannot be written: {error.strerror or error}") from error
-    if state is trust.TrustState.TRUSTED:  # what changed since is our own doing
-        trust.add(file, text.encode("utf-8"))
+    if state is trusted_files.TrustState.TRUSTED:  # the change since then is this one
+        trusted_files.add(file, text.encode("utf-8"))
     return with_own(found)
 
 

@@ -73,7 +73,7 @@ def host_of(url: str) -> str:
 
 
 def _pairs(one: _Place, other: _Place) -> frozenset[_Pair]:
-    """The pairs of names that have to be resolved: those behind which one server may be."""
+    """Return the pairs of names that have to be resolved: those behind which one server may be."""
     if one.is_open or other.is_open or not _may_be_one(one, other) or one.hosts & other.hosts:
         return frozenset()
     return frozenset((name, at) for name, port in one.hosts for at, other_port in other.hosts if port == other_port)
@@ -99,7 +99,7 @@ def _judge(one: _Place, other: _Place, pairs: frozenset[_Pair], known: dict[str,
 
 
 def _resolve(names: set[str], wanted: set[str]) -> dict[str, frozenset[str]]:
-    """The addresses of each name; none where they cannot be found in time, or are not wanted.
+    """Return the addresses of each name; none where they cannot be found in time, or are not wanted.
 
     In threads, because a lookup cannot be ended.
     """
@@ -153,7 +153,7 @@ def _host(text: str, usual: int) -> tuple[str, int]:
 
 
 def _canonical(name: str) -> str:
-    """A name in lower case; an address, however it is written, in its one form."""
+    """Return a name in lower case; an address, however it is written, in its one form."""
     name = name.lower().rstrip(".") or "localhost"
     if name == "localhost":
         return _LOCAL
@@ -165,7 +165,7 @@ def _canonical(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """An address in its one form; every address of this machine is the same."""
+    """Return an address in its one form; every address of this machine is the same."""
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped

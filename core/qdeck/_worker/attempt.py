@@ -139,7 +139,7 @@ class Attempt:
         if self.spec.task is None:
             raise UnknownTask(
                 f"this worker has no task {self.spec.head.task!r}",
-                hint="import the module that declares it, or stop workers of an older version",
+                hint="Import the module that declares it, or stop workers of an older version.",
             )
         return self.spec.task.function
 
@@ -201,9 +201,9 @@ class Attempt:
         """Return the ending of a handler that raised."""
         self.error = error
         delay = retry_delay_ms(self.spec.head.backoff, self.number, random.random())  # noqa: S311 - spreads retries, guards nothing
-        sent_at = requested_delay_ms(error)
-        if sent_at is not None:
-            delay = sent_at
+        requested_ms = requested_delay_ms(error)
+        if requested_ms is not None:
+            delay = requested_ms
         elif is_final(error):
             delay = -1
         kind = "timeout" if self.stop == "timeout" else "failed"

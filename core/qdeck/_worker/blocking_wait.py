@@ -66,11 +66,11 @@ class StopStreams:
         ]
 
     def _is_asked(self, name: bytes, entries: list[Any]) -> bool:
-        sent_at = False
+        is_requested = False
         for entry_id, fields in entries:
             self._read[name] = entry_id
-            sent_at = sent_at or any(self._worker in field.split() for field in fields or ())
-        return sent_at
+            is_requested = is_requested or any(self._worker in field.split() for field in fields or ())
+        return is_requested
 
 
 class BlockingWait:

@@ -78,8 +78,8 @@ class Executor:
         if any(task.options.process for task in app.tasks.values()):
             if app_ref is None:
                 raise UsageError(
-                    "tasks with process=True need to know where the app is",
-                    hint='start with `qdeck worker MODULE:APP`, or Worker(app, app_ref="MODULE:APP")',
+                    "tasks with process=True need the module and the name of the app",
+                    hint='Start with `qdeck worker MODULE:APP`, or Worker(app, app_ref="MODULE:APP")',
                 )
             self._processes = ProcessExecutor(reporter, app_ref, processes or os.cpu_count() or 1, app.task_modules)
 
@@ -93,7 +93,7 @@ class Executor:
         return max(0, target - self.count)
 
     def usable_slots(self, queue: WorkerQueue[Attempt], free_slots: int) -> int:
-        """Return how many of the free slots a queue can use; surplus jobs for processes would be given back."""
+        """Return how many of the free slots a queue can use; surplus jobs for processes would have to be requeued."""
         return (
             min(free_slots, self._processes.free)
             if queue.lacks_processes and self._processes is not None
@@ -114,7 +114,7 @@ class Executor:
                 if not job.id.isprintable():
                     raise codec.UnreadableRecord(f"its id is not readable text: {job.id[:40]!a}")
                 if spec.task is None:
-                    self._give_back_unknown(queue, job, spec.head.task)
+                    self._requeue_unknown(queue, job, spec.head.task)
                     continue
                 if not self._app.accepts(queue.name, spec.task):
                     raise UsageError(f"task {spec.head.task!r} does not take jobs of queue {queue.name!r}")
@@ -131,26 +131,26 @@ class Executor:
             if len(self._kinds) > 1:
                 # Loop, threads and processes each limit their concurrency; the number of held jobs limits the sum.
                 while attempts and self.count > self.concurrency:
-                    self._give_back(attempts.pop())
+                    self._requeue(attempts.pop())
             if self._processes is not None:
-                self._give_back_excess(queue, attempts, self._processes.free)
+                self._requeue_excess(queue, attempts, self._processes.free)
             for attempt in attempts:
                 self._dispatch(attempt)
 
-    def _give_back_excess(self, queue: WorkerQueue[Attempt], attempts: list[Attempt], free: int) -> None:
-        """Give back jobs for which no process is free: another worker may have one."""
+    def _requeue_excess(self, queue: WorkerQueue[Attempt], attempts: list[Attempt], free: int) -> None:
+        """Requeue jobs for which no process is free: another worker may have one."""
         heavy = [attempt for attempt in attempts if attempt.spec.kind == "process"]
         extra = heavy[free:]
         for attempt in reversed(extra):
             attempts.remove(attempt)
-            self._give_back(attempt)
+            self._requeue(attempt)
         queue.lacks_processes = bool(extra) or (queue.lacks_processes and bool(heavy))
 
     def has_task(self, task: str) -> bool:
         """Return whether this worker can run jobs of a task."""
         return task not in self._missing and self._app.tasks.get(task) is not None
 
-    def _give_back_unknown(self, queue: WorkerQueue[Attempt], job: ClaimedJob, task: str) -> None:
+    def _requeue_unknown(self, queue: WorkerQueue[Attempt], job: ClaimedJob, task: str) -> None:
         """Give a job back for workers that have its task: this one may be older than the producer."""
         queue.count_started(-1)
         queue.endings.append(Ending(kind="unknown", id=job.id, token=job.token))
@@ -198,7 +198,7 @@ class Executor:
         suspect = next(attempt for attempt in attempts if _is_suspect(attempt))
         for attempt in [*attempts, *self._take_waiting()]:
             if attempt is not suspect:
-                self._give_back(attempt)
+                self._requeue(attempt)
         self._solo, self._solo_runs, self._solo_since = suspect, False, time.monotonic()
         self._event({"event": "suspect", "id": suspect.claimed.id, "queue": suspect.queue.name})
         self._start_solo()
@@ -214,17 +214,17 @@ class Executor:
         waiting = self._async.take_waiting() + self._threads.take_waiting()
         return waiting + (self._processes.take_waiting() if self._processes is not None else [])
 
-    def give_back_waiting(self) -> int:
-        """Give back claimed jobs that have not started."""
+    def requeue_waiting(self) -> int:
+        """Requeue claimed jobs that have not started."""
         waiting = self._take_waiting()
         if self._solo is not None and not self._solo_runs:
             waiting.append(self._solo)
             self._solo = None
         for attempt in waiting:
-            self._give_back(attempt)
+            self._requeue(attempt)
         return len(waiting)
 
-    def _give_back(self, attempt: Attempt) -> None:
+    def _requeue(self, attempt: Attempt) -> None:
         self._remove(attempt)
         attempt.queue.count_started(-1)
         attempt.queue.endings.append(attempt.ending("give"))
@@ -294,7 +294,7 @@ class Executor:
             self._log.ended(attempt, ending.kind)
 
     def _report_failure(self, attempt: Attempt, ending: Ending) -> None:
-        from qdeck._deck.masking import mask_text
+        from qdeck._model.masking import mask_text
 
         what = codec.decode_json(ending.event)
         self._log.failed(attempt, ending.kind, what)
@@ -326,7 +326,7 @@ class Executor:
         interrupt(attempt)
 
     def check(self, queues: list[WorkerQueue[Attempt]], now: float) -> None:
-        """Stop attempts past their time limit, abandon those that do not stop, give back those that only wait."""
+        """Stop attempts past their time limit, abandon those that do not stop, requeue those that only wait."""
         stopping = self._limited or any(attempt.stop for queue in queues for attempt in queue.held.values())
         if stopping:
             for queue in queues:
@@ -338,7 +338,7 @@ class Executor:
         if self._solo is not None:
             self._start_solo()
         if now - self.last_end > 0.2 and self.count > self.concurrency:
-            self.give_back_waiting()
+            self.requeue_waiting()
 
     def _abandon(self, attempt: Attempt) -> None:
         """Abandon a handler that does not stop: report its job as failed and give its slot to another."""

@@ -24,7 +24,7 @@ class QueueUse:
         self.is_idle = True  # it had no jobs, and must not catch up on the share it did not use
 
     def count_started(self, started: int) -> None:
-        """Count started jobs; less than none when jobs were given back."""
+        """Count started jobs; the count is negative when jobs were requeued."""
         self.used += started / self.weight
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._engine import codec, keys, programs, transitions
 from qdeck._errors import QdeckError
 from qdeck._redis import Endpoint, SyncClient
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ class Heartbeat:
         self._on_request = on_request
         self._ended = threading.Event()
         self._woken = threading.Event()
-        self._stop_reason: deque[WorkerQueue[Attempt]] = deque()  # queues to check now
+        self._to_check: deque[WorkerQueue[Attempt]] = deque()  # queues to check now
         self._thread = threading.Thread(target=self._loop, name="qdeck-heartbeat", daemon=True)
         self._registered_at = 0.0
         self._was_suspended = False
@@ -95,9 +95,9 @@ class Heartbeat:
 
     def _beat_all(self) -> None:
         began = time.monotonic()
-        sent_at = {self._stop_reason.popleft() for _ in range(len(self._stop_reason))}
+        at_once = {self._to_check.popleft() for _ in range(len(self._to_check))}
         for queue in self._queues:
-            self._beat(queue, queue in sent_at)
+            self._beat(queue, queue in at_once)
         # A beat that took longer than its timeout means that this process was suspended: wait for the next one.
         self._was_suspended = time.monotonic() - began > 2 * self._timeout + 0.5
         if not self._was_suspended:
@@ -108,7 +108,7 @@ class Heartbeat:
 
     def check_now(self, queue: WorkerQueue[Attempt]) -> None:
         """Renew the leases of a queue's jobs now, from any thread; the reply names cancelled and lost ones."""
-        self._stop_reason.append(queue)
+        self._to_check.append(queue)
         self._woken.set()
 
     def _beat(self, queue: WorkerQueue[Attempt], at_once: bool) -> None:
@@ -120,8 +120,8 @@ class Heartbeat:
             if at_once or now - attempt.renewed >= self._lease_of(attempt) / 5
         ]
         for at in range(0, len(attempts), BEAT_SLICE):
-            slots_for = attempts[at : at + BEAT_SLICE]
-            self._renew(queue, slots_for)
+            part = attempts[at : at + BEAT_SLICE]
+            self._renew(queue, part)
 
     def check_leases(self) -> None:
         """Stop handlers whose lease was not renewed for most of its length, before others start their jobs.
@@ -180,12 +180,11 @@ class Heartbeat:
         except QdeckError:
             return
         self._registered_at = time.monotonic()
-        if request:
-            self._on_request(request)
+        self._on_request(request)
 
 
 def _publish(worker: str, text: bytes, tasks: bytes) -> Program[str]:
-    replies = yield ask(
+    replies = yield with_errors(
         (b"HSET", keys.WORKERS, worker, text),
         (b"HGET", keys.CONTROL, worker),
         (b"HSET", keys.TASKS, worker, tasks),
@@ -195,4 +194,6 @@ def _publish(worker: str, text: bytes, tasks: bytes) -> Program[str]:
 
 
 def _unregister(worker: str) -> Program[None]:
-    yield ask(*((b"HDEL", key, worker) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode())
+    yield with_errors(
+        *((b"HDEL", key, worker) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode()
+    )

@@ -7,7 +7,6 @@ import multiprocessing.connection as pipes
 import socket
 import subprocess
 import threading
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from qdeck._engine import codec
 from qdeck._subprocess_command import module_command
 from qdeck._worker.attempt import STOP_ERRORS
+from qdeck._worker.thread_executor import AttemptQueue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,16 +103,13 @@ class ProcessExecutor:
         self._app_ref = app_ref
         self._modules = modules
         self._most = most
-        self._jobs: SimpleQueue[Attempt | None] = SimpleQueue()
+        self._jobs = AttemptQueue()
         self._threads: list[threading.Thread] = []
-        self._open = 0
-        self._lock = threading.Lock()  # for `_open`, which the loop and the threads change
 
     def put(self, attempt: Attempt) -> None:
         """Run a job as soon as a process is free."""
         self._jobs.put(attempt)
-        self._count(1)
-        if len(self._threads) < min(self._most, self._open):
+        if len(self._threads) < min(self._most, self._jobs.open):
             thread = threading.Thread(target=self._drive, name="qdeck-process", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -120,27 +117,15 @@ class ProcessExecutor:
     @property
     def free(self) -> int:
         """Return how many more jobs could start at once."""
-        return max(0, self._most - self._open)
+        return max(0, self._most - self._jobs.open)
 
     def take_waiting(self) -> list[Attempt]:
         """Remove and return the jobs that have not started."""
-        taken = []
-        with contextlib.suppress(Empty):
-            while True:
-                attempt = self._jobs.get_nowait()
-                if attempt is not None:
-                    taken.append(attempt)
-                    self._count(-1)
-        return taken
-
-    def _count(self, change: int) -> None:
-        with self._lock:
-            self._open += change
+        return self._jobs.take_waiting()
 
     def stop(self) -> None:
         """End the idle children."""
-        for _ in self._threads:
-            self._jobs.put(None)
+        self._jobs.stop(len(self._threads))
         for thread in self._threads:
             thread.join(timeout=2)
 
@@ -156,7 +141,7 @@ class ProcessExecutor:
                     child.kill()
             if child is not None and child.exit_code is not None:
                 child = None
-            self._count(-1)
+            self._jobs.ended()
             self._reporter.put(attempt, ending)
         if child is not None:
             child.kill()

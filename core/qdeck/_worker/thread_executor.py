@@ -51,6 +51,48 @@ class Reporter:
             self._take(done)
 
 
+class AttemptQueue:
+    """Attempts that wait for a thread of an executor, and the number of those that have not ended."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self._waiting: SimpleQueue[Attempt | None] = SimpleQueue()
+        self._lock = threading.Lock()  # for `open`, which the loop and the threads change
+
+    def put(self, attempt: Attempt) -> None:
+        """Add an attempt."""
+        self._count(1)
+        self._waiting.put(attempt)
+
+    def get(self) -> Attempt | None:
+        """Wait for an attempt; None ends a thread."""
+        return self._waiting.get()
+
+    def ended(self) -> None:
+        """Count an attempt as ended."""
+        self._count(-1)
+
+    def take_waiting(self) -> list[Attempt]:
+        """Remove and return the attempts that no thread has taken."""
+        taken = []
+        with contextlib.suppress(Empty):
+            while True:
+                attempt = self._waiting.get_nowait()
+                if attempt is not None:
+                    taken.append(attempt)
+                    self._count(-1)
+        return taken
+
+    def stop(self, threads: int) -> None:
+        """End this number of threads, as each becomes idle."""
+        for _ in range(threads):
+            self._waiting.put(None)
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self.open += change
+
+
 class ThreadExecutor:
     """A pool that grows up to its limit, and replaces a thread whose handler does not end."""
 
@@ -58,30 +100,23 @@ class ThreadExecutor:
         self._reporter = reporter
         self._contexts = contexts
         self._most = most
-        self._jobs: SimpleQueue[Attempt | None] = SimpleQueue()
-        # Jobs put and not ended. Each has a thread, up to the limit: a job never waits behind another while slots
-        # are free, which a count of idle threads cannot promise (one that just got a job still counts as idle).
-        self._open = 0
+        # Each open job has a thread, up to the limit: a job never waits behind another while slots are free, which a
+        # count of idle threads cannot promise (one that just got a job still counts as idle).
+        self._jobs = AttemptQueue()
         self._count = 0
-        self._lock = threading.Lock()
 
     def put(self, attempt: Attempt) -> None:
         """Run a job as soon as a thread is free."""
-        self._add(1)
         self._jobs.put(attempt)
-        if self._open > self._count and self._count < self._most:
+        if self._jobs.open > self._count and self._count < self._most:
             self._grow()
 
     def replace(self) -> None:
         """Let another thread replace an abandoned one."""
-        self._add(-1)
+        self._jobs.ended()
         self._count -= 1
-        if self._open > self._count:
+        if self._jobs.open > self._count:
             self._grow()
-
-    def _add(self, change: int) -> None:
-        with self._lock:
-            self._open += change
 
     def _grow(self) -> None:
         self._count += 1
@@ -89,19 +124,11 @@ class ThreadExecutor:
 
     def take_waiting(self) -> list[Attempt]:
         """Remove and return the jobs that have not started."""
-        taken = []
-        with contextlib.suppress(Empty):
-            while True:
-                attempt = self._jobs.get_nowait()
-                if attempt is not None:
-                    taken.append(attempt)
-                    self._add(-1)
-        return taken
+        return self._jobs.take_waiting()
 
     def stop(self) -> None:
         """End idle threads."""
-        for _ in range(self._count):
-            self._jobs.put(None)
+        self._jobs.stop(self._count)
 
     def _work(self) -> None:
         me = threading.get_ident()
@@ -131,7 +158,7 @@ class ThreadExecutor:
             _leave(attempt, me)
             ending = attempt.failure(error)
         if not attempt.abandoned:
-            self._add(-1)
+            self._jobs.ended()
         self._reporter.put(attempt, ending)
 
 

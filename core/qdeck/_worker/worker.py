@@ -61,14 +61,14 @@ class Worker:
         if concurrency < 1 or lease < 0.1 or grace < 0:
             raise InvalidOption(
                 f"concurrency {concurrency}, lease {lease}, grace {grace}",
-                hint="give a concurrency of 1 or more, a lease of 0.1 s or more and a grace of 0 or more",
+                hint="Give a concurrency of 1 or more, a lease of 0.1 s or more and a grace of 0 or more.",
             )
         self.app = app
         self.id = _worker_id()
         own = {task.options.queue: 1 for task in app.tasks.values()} or {app.queue: 1}
         chosen = {app.queue_name(name): weight for name, weight in (queues or own).items()}
         if any(weight < 1 for weight in chosen.values()):
-            raise InvalidOption(f"weights {chosen}", hint="give whole numbers from 1 up")
+            raise InvalidOption(f"weights are {chosen}", hint="Give whole numbers from 1 up.")
         self.queues: list[WorkerQueue[Attempt]] = [
             WorkerQueue(name, weight, self.id) for name, weight in chosen.items()
         ]
@@ -104,7 +104,9 @@ class Worker:
             self._left_behind = await _end_tasks()
 
     def stop(self, reason: str = "stop") -> None:
-        """Request the end of the worker, from any thread; running jobs finish, or are given back after the grace."""
+        """Request the end of the worker, from any thread; running jobs finish, or are requeued after the grace
+        period.
+        """
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._request_stop, reason)
@@ -208,7 +210,7 @@ class Worker:
         """Finish running jobs within the grace; then stop the others and give them back."""
         self.event({"event": "stopping", "running": executor.count})
         claim_loop.is_claiming = False
-        executor.give_back_waiting()
+        executor.requeue_waiting()
         claim_loop.finish()
         await asyncio.wait({work}, timeout=self._grace)
         if not work.done():
@@ -287,13 +289,18 @@ class Worker:
             return
         if word == "stop":
             self._loop.call_soon_threadsafe(self._request_stop, "stop")
-        elif word == "quiet":
-            self._loop.call_soon_threadsafe(self._stop_claiming)
+        else:
+            self._loop.call_soon_threadsafe(self._set_quiet, word == "quiet")
 
-    def _stop_claiming(self) -> None:
-        if self._claim_loop is not None and self._claim_loop.is_claiming:
-            self._claim_loop.is_claiming = False
-            self.event({"event": "quiet"})
+    def _set_quiet(self, is_quiet: bool) -> None:
+        """Claim no more jobs, or claim them again."""
+        loop = self._claim_loop
+        if loop is None or loop.is_claiming is not is_quiet or (self._ending is not None and self._ending.is_set()):
+            return
+        loop.is_claiming = not is_quiet
+        self.event({"event": "quiet" if is_quiet else "resumed"})
+        if not is_quiet:
+            loop.wake()
 
     def _stop_attempt_soon(self, attempt: Attempt, reason: StopReason) -> None:
         if self._loop is not None and self._executor is not None:

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import ValidationError, convert
 
 from qdeck._adapter_names import ADAPTERS, FOREIGN, find_class
-from qdeck._deck.queue_ref import register
 from qdeck._errors import InvalidOption
 from qdeck._lazy_imports import attach
+from qdeck._model.queue_ref import register
 from qdeck._settings.model import AdapterSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from qdeck._deck.model import Measure, QueueRow, State
-    from qdeck._deck.queue_ref import Feature
-    from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, SkipCode, Stuck, StuckCode
-    from qdeck._deck.words import Unreadable, UnreadableCode
     from qdeck._engine.stored_numbers import score_ms
-    from qdeck._redis.commands import Command, Program, Request, ask, raw_of, text_of
+    from qdeck._model.queue_ref import Feature
+    from qdeck._model.reasons import CapabilityCode, Caution, CautionCode, SkipCode, Stuck, StuckCode
+    from qdeck._model.values import Measure, QueueRow, State
+    from qdeck._model.words import Unreadable, UnreadableCode
+    from qdeck._redis.commands import Command, Program, Request, raw_of, text_of, with_errors
     from qdeck._redis.errors import good, is_error
-    from qdeck._redis.reads import ask_all, clock, fetch_all, pairs
+    from qdeck._redis.reads import clock, fetch_all, pairs, try_all
     from qdeck.adapters import cells
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End, ScriptChange, adapter_script
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
         short,
     )
     from qdeck.adapters.paging import every, first, read_slice
+    from qdeck.adapters.parallel_programs import all_of, apart, together
     from qdeck.adapters.plans import Context, Rule
     from qdeck.adapters.times import iso, read_ms
-    from qdeck.adapters.together import all_of, apart, together
 
 __all__ = [
     "ANY",
@@ -103,8 +103,6 @@ __all__ = [
     "age_s",
     "all_of",
     "apart",
-    "ask",
-    "ask_all",
     "cells",
     "clock",
     "every",
@@ -123,19 +121,21 @@ __all__ = [
     "short",
     "text_of",
     "together",
+    "try_all",
+    "with_errors",
 ]
 
 NAMES: Final = FOREIGN
 NO_SETTINGS: Final[Mapping[str, AdapterSettings]] = MappingProxyType({})
 _HOMES: Final = {
-    "qdeck._deck.queue_ref": "Feature",
-    "qdeck._deck.model": "Measure QueueRow State",
-    "qdeck._deck.words": "Unreadable UnreadableCode",
+    "qdeck._model.queue_ref": "Feature",
+    "qdeck._model.values": "Measure QueueRow State",
+    "qdeck._model.words": "Unreadable UnreadableCode",
     "qdeck._engine.stored_numbers": "score_ms",
-    "qdeck._deck.reasons": "CapabilityCode Caution CautionCode SkipCode Stuck StuckCode",
-    "qdeck._redis.commands": "Command Program Request ask raw_of text_of",
+    "qdeck._model.reasons": "CapabilityCode Caution CautionCode SkipCode Stuck StuckCode",
+    "qdeck._redis.commands": "Command Program Request raw_of text_of with_errors",
     "qdeck._redis.errors": "good is_error",
-    "qdeck._redis.reads": "ask_all clock fetch_all pairs",
+    "qdeck._redis.reads": "clock fetch_all pairs try_all",
     "qdeck.adapters.adapter": "Adapter",
     "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End ScriptChange adapter_script",
     "qdeck.adapters.paging": "every first read_slice",
@@ -145,7 +145,7 @@ _HOMES: Final = {
     ),
     "qdeck.adapters.plans": "Context Rule",
     "qdeck.adapters.times": "iso read_ms",
-    "qdeck.adapters.together": "all_of apart together",
+    "qdeck.adapters.parallel_programs": "all_of apart together",
 }
 
 
@@ -153,13 +153,13 @@ def make(name: str, settings: Mapping[str, AdapterSettings | Mapping[str, Any]] 
     """Return a new adapter of that name, as in `jobs` or `jobs@eu`, with its settings among those of all adapters."""
     kind: type[Adapter] | None = find_class(name)
     if kind is None:
-        raise InvalidOption(f"there is no adapter {name!r}", hint=f"adapters are: {', '.join(ADAPTERS)}")
+        raise InvalidOption(f"there is no adapter {name!r}", hint=f"Use one of: {', '.join(ADAPTERS)}")
     own = settings.get(name, {})
     try:
         made = kind(own if isinstance(own, AdapterSettings) else convert(own, kind.settings_type))
     except ValidationError as error:
         known = ", ".join(kind.settings_type.__struct_fields__)
-        raise InvalidOption(f"the settings of the adapter {name}: {error}", hint=f"settings are: {known}") from error
+        raise InvalidOption(f"the settings of the adapter {name}: {error}", hint=f"Use one of: {known}") from error
     made.name = name
     register(name, made.features)
     return made

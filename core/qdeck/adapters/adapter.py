@@ -1,8 +1,8 @@
-"""What an adapter is: how one queue system keeps its queues, what can be asked of it and what can be done to it.
+"""The base class of adapters: how one queue system stores its queues, and which verbs it supports.
 
-An adapter answers in programs of plain reads, and builds the changes of its verbs as values; it does no input/output.
-Whoever writes one gives sources (which keys hold the entries of a state) and says how an entry reads; paging, filters
-and lookups are then the same for all.
+An adapter returns programs of plain reads and builds the changes of its verbs as values; it does no input or output.
+Its author defines the sources (the keys that hold the entries of a state) and how an entry is decoded; paging, filters
+and lookups are the same for all adapters.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import structs
 
-from qdeck._deck.model import JobLocation, State
-from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import UnknownJob
-from qdeck._redis import reads
+from qdeck._model.reasons import CapabilityCode
+from qdeck._model.values import JobLocation, State
 from qdeck._settings.model import AdapterSettings
 from qdeck._settings.thresholds import Thresholds
 from qdeck.adapters.model import (
     ALL,
-    MOST_STUCK,
     SLICE,
     Act,
     AdapterHealth,
@@ -44,19 +42,19 @@ from qdeck.adapters.model import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import JobDetail, Page, QueueRef, QueueRow, WorkerRow
-    from qdeck._deck.queue_ref import Feature
-    from qdeck._deck.words import Unreadable
     from qdeck._filter import Filter
+    from qdeck._model.queue_ref import Feature
+    from qdeck._model.values import JobDetail, Page, QueueRef, QueueRow, WorkerRow
+    from qdeck._model.words import Unreadable
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
     from qdeck.adapters.applying import Applier
     from qdeck.adapters.cells import Change, ScriptChange
-    from qdeck.adapters.finding import Finder
     from qdeck.adapters.groups import Gathering
     from qdeck.adapters.model import Want
     from qdeck.adapters.outcomes import KeptOutcomes, PlannedEntries
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
+    from qdeck.adapters.recalled_entries import Finder
     from qdeck.adapters.undoing import Undoer
 
 
@@ -68,37 +66,39 @@ def _parsed(text: str) -> Filter:
 
 
 class Adapter(ABC):
-    """One queue system. Make one for each deck: it may remember from look to look."""
+    """A queue system. Make one for each client: it may keep state between refreshes."""
 
     name: str
-    """The class has the name of its system. One of several of a system has a name of its own, as in `jobs@eu`."""
+    """The class has the name of its system; an instance has a name of its own, such as `jobs@eu`."""
     about: ClassVar[str]
     on_cluster: ClassVar[bool] = False
-    """Whether its queues are looked at on a cluster."""
+    """Whether its queues can be read on a cluster."""
     changes_on_cluster: ClassVar[bool] = False
     """Whether the keys of each change are under one hash tag, so that a script may write them on a cluster."""
     registry: ClassVar[str] = ""
-    """The hash that has when each queue was registered, by name: a plan tells another server by it."""
+    """The hash with the time at which each queue was registered: a plan recognises another server by it."""
     repeats: ClassVar[bool] = False
-    """Whether entries that are equal to the byte may be several."""
+    """Whether several entries may be equal to the byte."""
+    knows_ids: ClassVar[bool] = False
+    """Whether `find` has every job of an id, so that the queues need not be read for it."""
     features: ClassVar[frozenset[Feature]] = frozenset()
-    """What its queues have besides."""
+    """Additional features of its queues."""
     short_plans: ClassVar[bool] = False
-    """Whether plans keep digests of long entries of lists: then `outcomes` and `likeness` get by with their ids."""
+    """Whether plans keep digests of long list entries; `outcomes` and `identity` then have only their ids."""
     acl_keys: ClassVar[tuple[str, ...]] = ()
-    """Patterns of its keys, for the rights of those who look at them or operate them."""
+    """Patterns of its keys, for the ACL rules of users who read or operate its queues."""
     counts_orphans: ClassVar[bool] = False
-    """Whether `health` looks for records that belong to no job; what it does not count is unknown then."""
+    """Whether `health` counts orphaned records; without a count their number is unknown."""
     settings_type: ClassVar[type[AdapterSettings]] = AdapterSettings
-    """Its table in `qdeck.toml`, `[adapters.NAME]`: a struct that adds settings to those that every adapter has."""
+    """Its table in `qdeck.toml`, `[adapters.NAME]`: a struct that adds to the settings of every adapter."""
     takes_priority: ClassVar[tuple[Act, ...]] = ()
-    """Besides reprioritising, the acts for which a priority may be given."""
+    """The verbs that take a priority, besides reprioritise."""
     outcome_evidence: ClassVar[str] = ""
-    """How much can be seen of those that were retried, in words; without any, `outcomes` is not called."""
+    """A sentence about what `outcomes` can find out; if it is empty, `outcomes` is not called."""
     sees_all_outcomes: ClassVar[bool] = False
-    """Whether no outcome is ever unknown."""
+    """Whether every outcome is known."""
     patience_s: ClassVar[float] = 60.0
-    """How long it may take until the first of those that were retried have ended."""
+    """The time within which the first retried jobs are expected to end."""
 
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         self.settings = settings or self.settings_type()
@@ -108,90 +108,90 @@ class Adapter(ABC):
 
     @cached_property
     def finder(self) -> Finder:
-        """What finds the entries of plans again."""
-        from qdeck.adapters.finding import Finder
+        """The finder that reads planned entries again."""
+        from qdeck.adapters.recalled_entries import Finder
 
         return Finder()
 
     @property
     def is_there(self) -> bool:
-        """Whether the last look found anything of this system."""
+        """Whether the last refresh found keys of this system."""
         return self.sight is not None and self.sight.is_there
 
     @property
     def settings_digest(self) -> str:
-        """What tells its settings from others; empty where all are the defaults. Being pinned changes no plan."""
+        """A digest of its settings, empty for the defaults; `pin` is left out, because it changes no plan."""
         own = structs.replace(self.settings, pin=False)
         return "" if own == type(own)() else sha256(msgspec.json.encode(own, order="deterministic")).hexdigest()[:16]
 
     @property
     def is_missed(self) -> bool:
-        """Whether a whole look found nothing of this system, though its settings say that it is there."""
+        """Whether it is pinned, and a complete search found no keys of this system."""
         return self.settings.pin and self.sight is not None and self.sight.complete and not self.sight.is_there
 
     @abstractmethod
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """The keys with fixed names by which this system is known, and their types; None is any."""
+        """Return the keys with fixed names that identify this system, and their types; None is any type."""
 
     def patterns(self) -> Sequence[tuple[bytes, str | None]]:
-        """What a scan looks for besides: glob and type. Few, for each is a pass over the whole keyspace."""
+        """Return what a scan searches for in addition: globs and types. Each one is a pass over the whole keyspace."""
         return ()
 
     @property
     def flavour(self) -> str:
-        """What else decides to which group a key belongs: what was remembered under another one is looked for anew."""
+        """A setting that decides how keys are grouped; when it changes, the search starts again."""
         return ""
 
     def gather(self, name: bytes) -> str | None:
-        """To which group a key belongs that the scan found; None is not ours."""
+        """Return the group of a key that the scan found; None for a key of another system."""
         return None
 
     @abstractmethod
     def capabilities(self) -> Mapping[Act, Capability]:
-        """What can be done here, and why the rest cannot."""
+        """Return the verbs that it supports, and why it does not support others."""
 
     @abstractmethod
     def rows(self, now: int) -> Program[Look]:
-        """The queues with their numbers."""
+        """Return the queues with their numbers."""
 
     @abstractmethod
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """The keys that hold the entries of these states, in the order in which they are listed."""
+        """Return the keys that hold the entries of these states, in the order in which they are listed."""
 
     @abstractmethod
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """Entries as they read; those that are no entry of this queue any more are left out.
+        """Return the decoded entries, without those that no longer belong to this queue.
 
-        `want` says which parts of them are needed, where a system keeps them apart.
+        `want` names the parts that are needed, where a system stores them separately.
         """
 
     def health(self, now: int, rows: Sequence[QueueRow], orphans: Limits | None = None) -> Program[AdapterHealth]:
-        """The numbers that a verdict on health needs; `rows` are its queues as they were just seen.
+        """Return the numbers for the health checks; `rows` are its queues as they were just read.
 
-        With `orphans`, records that belong to no job and are old enough by these limits are counted.
+        With `orphans`, count orphaned records that are old enough by these limits.
         """
-        from qdeck.adapters.measures import measure
+        from qdeck.adapters.health_numbers import measure
 
         return (yield from measure(self, rows))
 
     def unreadable(
         self, rows: Sequence[QueueRow], notices: list[str]
     ) -> Program[list[tuple[Unreadable, QueueRef | None]]]:
-        """What is stored in these queues and cannot be read, besides what their rows tell."""
-        yield from ()  # no reading: a program all the same
+        """Return what cannot be read in these queues, besides what their rows report."""
+        yield from ()  # reads nothing, but is a program
         return []
 
     def workers(self, now: int) -> Program[list[WorkerRow]]:
-        """The workers that describe themselves, for the queues of this adapter."""
-        yield from ()  # no reading: a program all the same
+        """Return the workers that register themselves for the queues of this adapter."""
+        yield from ()  # reads nothing, but is a program
         return []
 
     def rules(self, queue: str) -> Sequence[Rule]:
-        """The rules of a purge for a queue, or for `NO_QUEUE`."""
+        """Return the purge rules for a queue, or for `NO_QUEUE`."""
         return ()
 
     def takes(self, rule: str, entry: Entry, limits: Limits, now: int) -> bool:
-        """Whether a rule of a purge takes an entry as it is now."""
+        """Return whether a purge rule still applies to an entry."""
         return any(
             _parsed(one.where_for(limits)).matches(entry, now)
             for one in self.rules(entry.queue)
@@ -199,7 +199,7 @@ class Adapter(ABC):
         )
 
     def verbs(self) -> Mapping[Act, Capability]:
-        """What can be done on this server: on a cluster nothing that writes in several slots at once."""
+        """Return its capabilities on this server: on a cluster, no change may write to several slots."""
         known = self.capabilities()
         if not self.in_cluster or self.changes_on_cluster:
             return known
@@ -207,13 +207,13 @@ class Adapter(ABC):
         return {act: split if capability.can else capability for act, capability in known.items()}
 
     def able(self) -> list[str]:
-        """The verbs that there are here."""
+        """Return its verbs."""
         return [act.value for act, capability in self.verbs().items() if capability.can]
 
     def stuck_pages(
         self, queues: Sequence[str], wanted: Filter | None, now: int
     ) -> Program[Sequence[tuple[str, Pages]]]:
-        """What has to be looked through for the stuck jobs of these queues."""
+        """Return the searches that find the stuck jobs of these queues."""
         from qdeck._settings.limits import Limits
         from qdeck.adapters.plans import Search
 
@@ -225,12 +225,12 @@ class Adapter(ABC):
         return found
 
     def states(self, verb: str) -> tuple[State, ...]:
-        """The states in which a verb can be done."""
+        """Return the states to which a verb applies."""
         capability = self.verbs().get(Act(verb))
         return () if capability is None else capability.states
 
     def pages(self, queue: str, search: Search) -> Program[list[Pages]]:
-        """What a plan looks for in a queue, or under `NO_QUEUE`."""
+        """Return the searches of a plan in a queue, or under `NO_QUEUE`."""
         from qdeck.adapters import entry_plans
 
         return (yield from entry_plans.pages(self, queue, search))
@@ -238,31 +238,31 @@ class Adapter(ABC):
     def weigh(
         self, verb: str, rows: Sequence[Entry], context: Context, reasons: Sequence[str] = ()
     ) -> Program[Weighed]:
-        """What an act on these entries comes to."""
+        """Return the effects of a verb on these entries."""
         from qdeck.adapters import entry_plans
 
         return (yield from entry_plans.weigh(self, verb, rows, context, reasons))
 
     def write_health(self, now: int) -> Program[dict[str, str]]:
-        """Write what the system's own health check would, where none runs; return by key what came of it, in words.
+        """Write what the system's own health check would, where none runs; return the result for each key, as text.
 
         An agent does so after each health check of its own.
         """
-        yield from ()  # no reading: a program all the same
+        yield from ()  # reads nothing, but is a program
         return {}
 
     def mark(self, version: str) -> str:
-        """What tells a planned entry from others of its id; empty where ids are not repeated."""
+        """Return what distinguishes a planned entry from others with its id; empty where ids are unique."""
         return Seen.parse(version).mark
 
     def applier(self, context: Context, keep_ms: int, trip_ms: float) -> Applier:
-        """What applies the slices of a plan; a round trip without work took `trip_ms`."""
+        """Return what applies the slices of a plan; a round trip without work took `trip_ms`."""
         from qdeck.adapters.applying import CellApplier
 
         return CellApplier(self, context, keep_ms)
 
     def undoer(self, batch: str, queues: Sequence[str], target: str | None = None) -> Undoer:
-        """What undoes a batch in these queues; `target` is the queue to which it moved jobs."""
+        """Return what undoes a batch in these queues; `target` is the queue to which it moved jobs."""
         from qdeck.adapters.undoing import CellUndoer
 
         return CellUndoer(self.name, batch)
@@ -270,18 +270,18 @@ class Adapter(ABC):
     def changes(
         self, act: Act, entries: Sequence[Entry], context: Context
     ) -> Program[list[Change | ScriptChange | Skipped]]:
-        """What does this to each of some entries: cells, or a script of its own that changes many; or why nothing does.
+        """Return the change of a verb for each entry, as cells or as a script; or why it is skipped.
 
-        Asks `change` for each of them, and what these read is read in one round trip.
+        Call `change` for each of them, and send what these read in one round trip.
         """
-        from qdeck.adapters.together import together
+        from qdeck.adapters.parallel_programs import together
 
         each = [structs.replace(context, reason=context.reason_of(number)) for number in range(len(entries))]
         programs = [self.change(act, entry, own) for entry, own in zip(entries, each, strict=True)]
         return [*(yield from together(programs, Skipped))]
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """The change that does this to an entry in one of its states; raises `Skipped` where it cannot."""
+        """Return the change of a verb for one entry; raise `Skipped` where there is none."""
         raise NotImplementedError
 
     def named(self, entries: list[Entry]) -> list[Entry]:
@@ -292,45 +292,45 @@ class Adapter(ABC):
         return [replace(one, adapter=self.name, key=self.name + one.key.removeprefix(system)) for one in entries]
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
-        """The entries that were seen so, as they read now; None where one is gone, or is another by now."""
+        """Return planned entries as they are now; None for one that is gone or has changed."""
         sources = {source.key: source for source in (yield from self.sources(queue, (State(state),)))}
         return (yield from self.finder.recall(self, sources, queue, state, seen, now))
 
     def prepare(self, verb: str, now: int) -> Program[Any]:
-        """Read once what many changes of one verb need; they get it as `prepared`."""
-        yield from ()  # no reading: a program all the same
+        """Read what many changes of one verb need, once; they get it as `prepared`."""
+        yield from ()  # reads nothing, but is a program
         return None
 
-    def likeness(self, job_id: str, seen: Seen) -> bytes:
-        """What an entry and the same one, dead again, have in common; only asked where entries may be equal."""
+    def identity(self, job_id: str, seen: Seen) -> bytes:
+        """Return what an entry and the same one, dead again, have in common; only used where entries may be equal."""
         return seen.member
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
-        """What happened to entries that were retried, by a bounded look; what cannot be seen is unknown."""
-        yield from ()  # no reading: a program all the same
+        """Return the outcomes of retried entries, from a bounded number of reads; others are unknown."""
+        yield from ()  # reads nothing, but is a program
         return [Outcome.UNKNOWN] * len(tried)
 
     def take_counts(self, queue: str, gathering: Gathering, now: int) -> Program[bool]:
-        """Take the groups of dead letters that a queue counts by itself; false where they are not all of them.
+        """Add the groups of dead letters that a queue counts by itself; return false if they are incomplete.
 
-        Asked of adapters with `Feature.GROUP_COUNTS`.
+        Only used with `Feature.GROUP_COUNTS`.
         """
         raise NotImplementedError
 
     def planned_outcomes(self, planned: PlannedEntries) -> Program[list[Outcome | None]]:
-        """What happened to entries of a plan since it was applied; None for one that was not changed."""
+        """Return the outcomes of planned entries since the plan was applied; None for one that was not changed."""
         from qdeck.adapters.outcomes import of_planned
 
         return (yield from of_planned(self, planned))
 
     def kept_outcomes(self, batch: str, queues: Sequence[str], target: str | None) -> Program[KeptOutcomes | None]:
-        """What happened to the jobs of a batch, by what these queues keep of it; None where only its plan has them."""
-        yield from ()  # no reading: a program all the same
+        """Return the outcomes of a batch from what its queues store; None if only its plan lists the jobs."""
+        yield from ()  # reads nothing, but is a program
         return None
 
     def last_errors(self, queue: str, ids: Sequence[str]) -> Program[list[tuple[str, str]]]:
-        """Class and message of what jobs died of last, where a dead letter is found by the id of the retried job."""
-        yield from ()  # no reading: a program all the same
+        """Return class and message of the last errors of jobs, where a dead letter is found by the id of its job."""
+        yield from ()  # reads nothing, but is a program
         return [("", "")] * len(ids)
 
     def why_not(self, verb: str, state: State | None = None) -> str:
@@ -353,7 +353,7 @@ class Adapter(ABC):
         newest: bool | None = None,
         want: Want = ALL,
     ) -> Program[Page]:
-        """The next slice of the entries in these states that match; a cursor of None is the end.
+        """Return the next slice of the matching entries in these states; a cursor of None is the end.
 
         Lists that are read from either end start with the newest where that is asked for, and parts that are kept
         apart are read where they are wanted, or the filter needs them.
@@ -365,36 +365,26 @@ class Adapter(ABC):
         )
 
     def job(self, queue: str, wanted: str) -> Program[JobDetail]:
-        """All about one entry, given by its id or its key."""
+        """Return the details of one entry, by its id or its key."""
         found = yield from self.entry(queue, wanted)
         if found is None:
-            raise UnknownJob(f"no {wanted!r} in queue {queue!r} of {self.name}", hint=f"see: qdeck jobs {queue}")
+            raise UnknownJob(f"no {wanted!r} in queue {queue!r} of {self.name}", hint=f"See: qdeck jobs {queue}")
         from qdeck.adapters.entry_detail import detail_of
 
         return detail_of(found)
 
     def entry(self, queue: str, wanted: str) -> Program[Entry | None]:
-        """One entry, given by its id or its key; a dead one comes after a living one of the same id."""
+        """Return one entry by its id or its key; a dead one comes after others with the same id."""
         from qdeck.adapters import paging
 
         return (yield from paging.first(self, queue, tuple(State), lambda e: wanted in (e.key, e.id)))
 
     def need(self, queue: str) -> Program[None]:
-        """Raise for a queue of this adapter that was taken for one and is not there."""
+        """Raise an error if a queue of this adapter does not exist."""
         yield from ()  # what was looked at is there
 
-    def find(self, job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
-        """Where an id is, in every queue of this adapter; queues that cannot be read are added to `unread`."""
+    def find(self, names: Sequence[str], job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
+        """Where an id is, in those states of these queues that can be asked by it."""
         from qdeck.adapters import paging
 
-        now = yield from reads.clock()
-        look = yield from self.rows(now)
-        found: list[JobLocation] = []
-        for row in look.rows:
-            entries = yield from paging.every(self, row.name, tuple(State), most=MOST_STUCK)
-            found += [
-                JobLocation(adapter=self.name, queue=row.name, id=entry.id, key=entry.key, state=entry.state)
-                for entry in entries
-                if entry.id == job_id
-            ]
-        return found
+        return (yield from paging.by_id(self, names, job_id))

@@ -1,4 +1,4 @@
-"""The adapters of one deck: one picture of the queues of all of them, and whose a queue is."""
+"""The adapters of one client: one snapshot of all their queues, and the adapter of each queue."""
 
 from __future__ import annotations
 
@@ -8,31 +8,33 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._adapter_names import UNLISTED
-from qdeck._deck import native_queues, verdict
-from qdeck._deck.model import NATIVE, QueueRef, State
-from qdeck._deck.queue_ref import ambiguous, shared_names
-from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, QdeckError, UsageError
+from qdeck._model import verdict
+from qdeck._model.queue_ref import ambiguous, shared_names
+from qdeck._model.reasons import CapabilityCode
+from qdeck._model.values import NATIVE, QueueRef, State
 from qdeck._redis import keyspace_scan, reads
+from qdeck._server import native_queues
 from qdeck.adapters import NAMES, NO_SETTINGS, discovery, make, make_all
 from qdeck.adapters.native.adapter import Native
-from qdeck.adapters.together import all_of, apart
+from qdeck.adapters.parallel_programs import all_of, apart
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.model import JobLocation, Measure, QueueRow, Snapshot, WorkerRow
-    from qdeck._deck.native_queues import RefreshCache
+    from qdeck._model.values import JobLocation, Measure, QueueRow, Snapshot, WorkerRow
     from qdeck._redis.commands import Program
+    from qdeck._server.native_queues import RefreshCache
     from qdeck._settings import AdapterSettings
     from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.search import IdSearch
 
 
-MOST_STRAYS: Final = 10_000  # queues of ours that are remembered where no registry names them
+MOST_STRAYS: Final = 10_000  # native queues that are remembered where no registry lists them
 
 
 class Adapters:
-    """The adapters by name: native, which is always there, and those of other systems that are looked for."""
+    """The adapters by name: native, which is always there, and those of other systems."""
 
     def __init__(
         self,
@@ -49,31 +51,33 @@ class Adapters:
         self.native = Native(memory=memory, address=address)
         self.foreign = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
         left_out = ", ".join(adapter.name for adapter in made if adapter not in self.foreign)
-        # Whoever takes all adapters there are has asked for none of them.
+        # A caller who takes all adapters has not asked for one of these.
         told = left_out and not set(NAMES) <= set(names)
         self._notices = (f"not on Cluster: {left_out} (a queue's keys are in several slots)",) if told else ()
         if left_out and not self.foreign and NATIVE not in names:
-            raise InvalidOption(f"not on Cluster: {left_out}", hint="their queues keep keys in several slots")
+            raise InvalidOption(f"not on Cluster: {left_out}", hint="Their queues keep keys in several slots.")
         self.shows_native = NATIVE in names
+        self._has_all = self.shows_native and set(NAMES) <= set(names) and not on_cluster
+        self._has_stored_search = False
         self._address, self._memory = address, memory
         self._verdict = verdict.Standing()
         self._remembered: discovery.Remembered | None = None
         self._kept_at = -math.inf
         self._refs: list[QueueRef] | None = None
         self.shared: frozenset[str] = frozenset()
-        """The names that queues of several adapters have, as far as was looked."""
+        """Names that queues of several adapters have, as far as they were read."""
         self.unread: list[str] = []
-        """What the last look at these adapters left out, with the reason."""
+        """The keys that the last refresh ignored, with the reasons."""
         for adapter in self.foreign:
             adapter.thresholds, adapter.in_cluster = memory.thresholds, on_cluster
 
     @property
     def shown(self) -> list[Adapter]:
-        """Those whose queues are shown."""
+        """The adapters whose queues are shown."""
         return [*([self.native] if self.shows_native else ()), *self.foreign]
 
     def rows(self, now: int) -> Program[tuple[list[QueueRow], list[str]]]:
-        """The queues of those other systems that are there; one that cannot be read is told and stops no other."""
+        """Return the queues of other systems; one that cannot be read is reported and does not stop the others."""
         notices, unread = yield from discovery.look(self.foreign, self._recall())
         return (yield from self._rows(now, notices, unread))
 
@@ -82,7 +86,7 @@ class Adapters:
         rows: list[QueueRow] = []
         self.measures: tuple[Measure, ...] = ()
         there = [adapter for adapter in self.foreign if adapter.is_there]
-        notices += [f"{one.name} is pinned, and none of its keys are here" for one in self.foreign if one.is_missed]
+        notices += [f"{one.name} is pinned, but none of its keys exist" for one in self.foreign if one.is_missed]
         looks = yield from apart([adapter.rows(now) for adapter in there])
         for adapter, look in zip(there, looks, strict=True):
             if isinstance(look, QdeckError):
@@ -104,14 +108,14 @@ class Adapters:
         return self._remembered
 
     def _keep(self) -> None:
-        """Writes down what was found: at the first look, for it may be the only one, and now and then after it."""
+        """Store what was found: at the first refresh, because it may be the only one, and from time to time later."""
         now = time.monotonic()
         if self._remembered is not None and now - self._kept_at >= discovery.KEPT_EVERY_S:
             discovery.remember(self._address, self._remembered)
             self._kept_at = now
 
     def look(self, visible: Collection[QueueRef] | None = None) -> Program[Snapshot]:
-        """One picture of all queues: our own, and those of these adapters."""
+        """Return a snapshot of all queues: native ones and those of the other adapters."""
         own = None if visible is None else [name for adapter, name in visible if adapter == NATIVE]
         if self.foreign:
             self._remind()
@@ -119,13 +123,25 @@ class Adapters:
             seen, found = yield from all_of(programs)
             self._note()
             seen = yield from self._extended(seen, *found)
+            if not seen.queues and self._has_all:
+                seen = yield from self._with_unknown_systems(seen)
         else:
             seen = yield from self.native.look(own)
             seen = replace(seen, notices=(*seen.notices, *self._notices))
         return (yield from self._verdict.judge(seen, self._memory.thresholds))
 
+    def _with_unknown_systems(self, seen: Snapshot) -> Program[Snapshot]:
+        """Return an empty snapshot with the systems that no adapter reads."""
+        from qdeck.adapters import unknown_systems
+
+        found = yield from unknown_systems.find(self._recall())
+        if not self._has_stored_search:  # a command may refresh only once
+            discovery.remember(self._address, self._recall())
+            self._has_stored_search = True
+        return replace(seen, unknown_systems=tuple(f"{one.name} ({one.key})" for one in found))
+
     def _remind(self) -> None:
-        """Lets a look for our own queues go on where the last one on this machine ended."""
+        """Continue the search for native queues where the last one on this machine ended."""
         strays, memory = self._recall().strays, self._memory
         if strays is not None and not memory.names:
             memory.unregistered = keyspace_scan.UnregisteredQueues(
@@ -133,7 +149,7 @@ class Adapters:
             )
 
     def _note(self) -> None:
-        """Remembers how far the look for our own queues came, where no registry names them."""
+        """Store how far the search for native queues came, where no registry lists them."""
         memory, strays = self._memory, self._memory.unregistered
         if memory.registered > 0:
             self._recall().strays = None
@@ -144,7 +160,7 @@ class Adapters:
             )
 
     def _extended(self, seen: Snapshot, notices: list[str], unread: list[str]) -> Program[Snapshot]:
-        """A picture of the native queues with those of the other adapters."""
+        """Return a snapshot of the native queues with those of the other adapters."""
         found, notices = yield from self._rows(seen.at_ms, notices, unread)
         native_rows = seen.queues if self.shows_native else ()
         fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.ref for row in found)
@@ -157,20 +173,22 @@ class Adapters:
         )  # fmt: skip
 
     def why_not(self, name: str, verb: str, state: str) -> str:
-        """Why an adapter cannot do something to an entry in a state; empty when it can."""
+        """Return why a verb cannot be applied to jobs in a state; empty if it can."""
         adapter = self.named(name)
         there = CapabilityCode.NO_SUCH_VERB.words(name, verb)
         return there if adapter is None else adapter.why_not(verb, State(state))
 
     def why_not_watch(self, name: str) -> str:
-        """Why it cannot be seen how retried entries of an adapter fare; empty when it can."""
+        """Return why the outcomes of retried jobs are not known; empty if they are."""
         adapter = self.named(name)
-        return "" if adapter is None or adapter.outcome_evidence else f"{name} does not tell how retried entries fare"
+        return (
+            "" if adapter is None or adapter.outcome_evidence else f"{name} does not store the outcomes of retried jobs"
+        )
 
     def queues(
         self, unread: list[tuple[QueueRef, str]], only: Collection[str] | None = None
     ) -> Program[list[tuple[Adapter, str]]]:
-        """The queues that are there now, all or some of them; what was left out, with the reason, is in `unread`."""
+        """Return all or some of the queues; add those that cannot be read to `unread`, with the reason."""
         found: list[tuple[Adapter, str]] = []
         if self.shows_native:
             found += [(self.native, name) for name in (yield from self.native.names(only, unread))]
@@ -184,19 +202,18 @@ class Adapters:
             found += [(by_name[row.adapter], row.name) for row in rows if row.ref.is_in(only)]
         return found
 
-    def find(self, job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
-        """Where an id is, in every queue; queues that cannot be read are added to `unread`."""
-        found = yield from self.native.find(job_id, unread)
-        if self.foreign:
-            yield from self.rows((yield from reads.clock()))
-            unread += self.unread
-        for adapter in self.foreign:
-            if adapter.is_there:
-                found += yield from adapter.find(job_id, unread)
-        return found
+    def find(self, wanted: IdSearch) -> Program[list[JobLocation]]:
+        """Return where the jobs of an id are, in every queue; what is not read is noted in the search."""
+        from qdeck.adapters import search
+
+        left_out: list[tuple[QueueRef, str]] = []
+        queues = yield from self.queues(left_out)
+        wanted.unread += [why for _, why in left_out]
+        yield from search.find(queues, wanted, self.shared)
+        return wanted.found
 
     def workers(self) -> Program[list[WorkerRow]]:
-        """The workers of all adapters, the live ones first, then by host and id."""
+        """Return the workers of all adapters, the live ones first, then by host and id."""
         now = yield from reads.clock()
         if self.foreign and self._refs is None:
             yield from discovery.look(self.foreign, self._recall())
@@ -207,7 +224,7 @@ class Adapters:
         return sorted(found, key=lambda row: (not row.alive, row.host or "", row.id))
 
     def write_health(self, now: int) -> Program[dict[str, str]]:
-        """Write what the other systems' own health checks would, where none runs; return by key what came of it."""
+        """Write what the other systems' own health checks would, where none runs; return the result for each key."""
         found: dict[str, str] = {}
         for adapter in self.foreign:
             if adapter.is_there:
@@ -215,9 +232,9 @@ class Adapters:
         return found
 
     def resolve(self, queue: str | QueueRef) -> Program[tuple[QueueRef, Adapter]]:
-        """Return the queue that is meant, and its adapter; raise for a name that several have.
+        """Return a queue by its name, and its adapter; raise an error if several adapters have a queue of this name.
 
-        A name that no adapter has is taken as a native one: whoever needs the queue finds that it is not there.
+        A name that no adapter has is taken as native: reading the queue then reports that it does not exist.
         """
         if isinstance(queue, QueueRef):
             return queue, (yield from self._adapter_of(queue))
@@ -228,14 +245,14 @@ class Adapters:
         if not found and slash and self.named(prefix) is not None:
             found = [ref for ref in (yield from self._having(name)) if ref.adapter == prefix]
             if not found:
-                raise UsageError(f"there is no queue {name!r} of {prefix}", hint="qdeck status lists the queues")
+                raise UsageError(f"there is no queue {name!r} of {prefix}", hint="Run qdeck status to list the queues.")
         if len(found) > 1:
             raise ambiguous(queue, found)
         ref = found[0] if found else QueueRef(NATIVE, queue)
         return ref, (yield from self._adapter_of(ref))
 
     def _having(self, name: str) -> Program[list[QueueRef]]:
-        """The queues of this name."""
+        """Return the queues of this name."""
         programs: list[Program[Any]] = [native_queues.exists(name)] if self.shows_native else []
         is_first = self._refs is None
         found = yield from all_of([*programs, self._look_first()] if is_first else programs)
@@ -250,11 +267,11 @@ class Adapters:
         yield from self.rows((yield from reads.clock()))
 
     def named(self, name: str) -> Adapter | None:
-        """The adapter of this name."""
+        """Return the adapter of this name, if it is enabled."""
         return next((adapter for adapter in (self.native, *self.foreign) if adapter.name == name), None)
 
     def instance(self, name: str) -> Adapter:
-        """The adapter of this name; one that is not looked at is made with the settings of the others."""
+        """Return the adapter of this name; make one that is not enabled, with the same settings."""
         known = self.named(name) or self._beside.get(name)
         if known is None:
             known = self._beside[name] = make(name, self._settings)
@@ -263,14 +280,16 @@ class Adapters:
 
     @property
     def unlisted(self) -> list[Adapter]:
-        """Those whose queues hold no jobs, where the queues of qdeck itself are meant."""
+        """The adapters whose queues hold no jobs, if native queues are shown."""
         return [self.instance(name) for name in UNLISTED] if self.shows_native else []
 
     def _adapter_of(self, ref: QueueRef) -> Program[Adapter]:
-        """The adapter of a queue, after a first look where there was none."""
+        """Return the adapter of a queue, after a first refresh."""
         adapter = self.named(ref.adapter)
         if adapter is None:
-            raise UsageError(f"the adapter {ref.adapter} of queue {str(ref)!r} is not looked at", hint="see --adapter")
+            raise UsageError(
+                f"the adapter {ref.adapter} of queue {str(ref)!r} is not enabled", hint="Name it with --adapter."
+            )
         if adapter is not self.native and self._refs is None:
             yield from self._look_first()
         return adapter

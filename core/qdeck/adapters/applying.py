@@ -1,7 +1,7 @@
-"""The slices in which a plan is applied, and what applies them: what an applier does, and the one of cells.
+"""The slices in which a plan is applied, the base class of appliers, and the applier of cells.
 
-An applier knows a slice by the place of its first entry in the plan, and keeps what undoes it: so one that is sent
-again is applied once, and answers the same.
+An applier identifies a slice by the place of its first entry in the plan and stores what undoes it, so a slice that is
+sent again is applied once and gets the same reply.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from qdeck._deck.reasons import SkipCode
 from qdeck._engine.batch_transitions import SLICE, SliceResult
+from qdeck._model.reasons import SkipCode
 from qdeck._redis import reads
 from qdeck.adapters import changes
 from qdeck.adapters.entry_plans import Planned, build_changes
@@ -44,7 +44,7 @@ class PlanSlice:
     entries: list[PlanEntry]
 
     def rest(self, count: int) -> PlanSlice | None:
-        """What is left of it after its first so many entries; these stay."""
+        """Return the rest of it, after the first `count` entries."""
         if count >= len(self.entries):
             return None
         rest = PlanSlice(self.place + count, self.entries[count:])
@@ -53,7 +53,7 @@ class PlanSlice:
 
     @property
     def first(self) -> PlanEntry:
-        """The first entry, which tells what all of them have in common."""
+        """The first entry; all entries have its queue, state, verb and rule."""
         return self.entries[0]
 
     @property
@@ -69,7 +69,7 @@ class PlanSlice:
 
 
 class Applier(Protocol):
-    """What applies the slices of one adapter, and counts the bytes that are kept to undo them."""
+    """Applies the slices of one adapter, and counts the bytes that are kept to undo them."""
 
     kept_bytes: int
     takes_several: bool
@@ -79,14 +79,14 @@ class Applier(Protocol):
         """Return how many entries of a slice go into a call, which may take `most` at the most."""
 
     def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[SliceResult | QdeckError]]:
-        """Apply some slices and keep at most so many bytes more; an error of one is a value among the answers."""
+        """Apply some slices within a limit of bytes for undo; the error of a slice is a value among the replies."""
 
     def deliver(self, *, at_end: bool) -> Program[None]:
-        """Deliver what the slices have for other queues: much of it at once, the rest at the end."""
+        """Deliver the effects of the slices on other queues: much of it at once, the rest at the end."""
 
 
 class PlanSlices:
-    """The slices of a plan, one after the other."""
+    """The slices of a plan, in order."""
 
     def __init__(self, entries: Iterator[PlanEntry], applier_of: Callable[[str], Applier]) -> None:
         self._entries, self._applier_of = entries, applier_of
@@ -94,7 +94,7 @@ class PlanSlices:
         self._place = 0
 
     def take(self, most: int) -> list[PlanSlice]:
-        """Return the next slices that go to the server in one round trip, each of at most so many entries.
+        """Return the next slices that go to the server in one round trip, each within a limit of entries.
 
         Where their applier takes several, these are as many as fit in whole: one that is cut goes alone, since what
         is left of it may have been one slice with it before.
@@ -144,13 +144,13 @@ class PlanSlices:
 
 
 class CellAdapter(Planned, Protocol):
-    """What is needed of an adapter to apply plans to its entries by cells."""
+    """The part of an adapter that applies plans by cells."""
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
-        """The entries that were seen so, as they read now."""
+        """Return planned entries as they are now."""
 
     def prepare(self, verb: str, now: int) -> Program[Any]:
-        """What many changes of one verb need."""
+        """Read what many changes of one verb need."""
 
 
 class CellApplier(Applier):
@@ -196,7 +196,7 @@ class CellApplier(Applier):
         now: int,
         reasons: dict[int, tuple[str, str]],
     ) -> Program[int]:
-        """Make the changes; one that a change before it spoiled is built anew, once. Return how many are not kept."""
+        """Make the changes; build one again, once, if an earlier change affected it. Return how many are not kept."""
         adapter, act, unkept = self._adapter, Act(part[0].verb), 0
         prepared = yield from adapter.prepare(act, now)
         context = msgspec.structs.replace(self._context, now=now, prepared=prepared)

@@ -1,6 +1,6 @@
-"""Cells: the values of other systems' keys that a change relies on and writes, each before and after.
+"""Cells: the values in other systems' keys that a change compares and writes, each before and after.
 
-Of a change that is made of cells, everything else follows: what is checked, what is written, and what undoes it.
+What is checked, what is written and what undoes it all follow from the cells of a change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from qdeck._deck.reasons import Caution  # noqa: TC001 - structs look their types up when they are made
+from qdeck._model.reasons import Caution  # noqa: TC001 - structs look their types up when they are made
 from qdeck._redis import scripts
 from qdeck._redis.commands import Script
 
@@ -23,7 +23,7 @@ _CHUNK: Final = "-- The chunk of the adapter stands here."
 
 
 class Mark(Enum):
-    """What a cell may have in place of a value."""
+    """What a cell may contain instead of a value."""
 
     ANY = b"?"
     GUARD = b"~"
@@ -34,9 +34,9 @@ ANY: Final = Mark.ANY
 GUARD: Final = Mark.GUARD
 """After: it is only looked at. Before: only an undo looks at it, at what is after."""
 Value: TypeAlias = bytes | Mark | None
-"""None is that there is nothing."""
+"""None is an absent value."""
 THERE: Final = b""
-"""The value of what has no other than to be there: a member of a set, an entry of a list, a key."""
+"""The value of what only exists: a member of a set, an entry of a list, a key."""
 
 
 class End(Enum):
@@ -111,7 +111,7 @@ def digest(content: bytes | None) -> Value:
 def take(key: bytes, entry: bytes, end: End, at: int | None = None) -> Cell:
     """Return an entry that is taken from a list: the one at an index, as `Seen.at` has it, else the nearest to an end.
 
-    The index is negative where it counts from the right; one that counts from the other end than `end` is no help. An
+    The index is negative where it counts from the right; one that counts from the other end than `end` is not used. An
     undo inserts the entry as far from that end as it was: choose the end at which nothing is taken or added meanwhile.
     """
     helps = at is not None and (at < 0) == (end is End.RIGHT)
@@ -153,7 +153,7 @@ def size(key: bytes, count: int) -> Cell:
 
 
 def effect(command: str, key: bytes | None, *args: bytes, kind: str = "") -> Cell:
-    """Return a command that runs at the end, unchecked and for good: an event, a marker, a counter.
+    """Return a command that runs last, is not checked and is not undone: an event, a marker, a counter.
 
     `kind` is the type that its key must have if it is there.
     """
@@ -182,7 +182,7 @@ def unpacked(text: bytes) -> list[bytes]:
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done to one entry, all or nothing. `effect` says it in words."""
+    """What is changed in one entry, all or nothing; `effect` describes it."""
 
     id: str
     cells: tuple[Cell, ...]
@@ -201,7 +201,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScriptChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a script of the adapter does to one entry, with `args`; those with the same keys are made in one call.
+    """What a script of the adapter changes in one entry, with `args`; those with the same keys go in one call.
 
     The script is what `adapter_script` makes of a Lua chunk.
     """
@@ -224,7 +224,7 @@ def adapter_script(name: str, chunk: str) -> Script:
     """Return a script that changes many entries: `chunk` is Lua and returns a function for one of them.
 
     The function gets the args of the entry and `keep`, to which it gives each cell that it changes. It looks at all it
-    needs before its first write, and returns a code and a key where it leaves the entry alone. `name` is for errors.
+    needs before its first write, and returns a code and a key if it skips the entry. `name` is for errors.
     """
     source = scripts.ask_rights(scripts.read_source("adapters/many").replace(_CHUNK, chunk)).encode()
     return Script(name, source, scripts.digest_of(source))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from qdeck._deck.reasons import SkipCode
 from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
 from qdeck._errors import InvalidOption
+from qdeck._model.reasons import SkipCode
 from qdeck._redis import reads, scripts
 from qdeck.adapters.cells import Cell, Change, Mark, ScriptChange, Value, keys_of, unpacked
 
@@ -31,7 +31,7 @@ _Placed: TypeAlias = tuple[int, _AnyChange]
 
 
 class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to a change. `code` tells why nothing was done, `data` names the key that has changed.
+    """The result of a change. `code` is why nothing was changed, `data` names the key that has changed.
 
     `undoable` is whether it can be undone, `bytes` what its batch keeps for that by now; `failed` is the error of an
     effect.
@@ -47,7 +47,7 @@ class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def why(self) -> str:
-        """Why nothing was done, in words."""
+        """Return why nothing was changed, as text."""
         return "" if self.code is None else self.code.words(self.data)
 
 
@@ -80,12 +80,12 @@ class ListShifts:
 def undo_key(adapter: str, batch: str, tag: bytes = b"") -> bytes:
     """Return the hash that keeps what undoes a batch on the queues of an adapter, in the slot of a hash tag."""
     if not batch or not batch.isascii():
-        raise InvalidOption(f"{batch!r} is no id of a batch", hint="pass one that an operation gave")
+        raise InvalidOption(f"{batch!r} is not the id of a batch", hint="Use the id that an operation returned.")
     return b"qdeck:undo:" + (b"{%b}:" % tag if tag else b"") + f"{adapter}:{batch}".encode()
 
 
 def _tags_key(adapter: str, batch: str) -> bytes:
-    """The set of the hash tags under which there is more of a batch."""
+    """Return the set of the hash tags under which there is more of a batch."""
     return undo_key(adapter, batch) + b":tags"
 
 
@@ -105,7 +105,7 @@ def apply(
     keep_bytes: int = MAX_UNDO_BYTES,
     at: ListShifts | None = None,
 ) -> Program[list[ChangeResult]]:
-    """Make changes. The place of each in its batch makes one that is sent twice one.
+    """Make changes. Each is identified by its place in the batch, so one that is sent twice is made once.
 
     Of a batch at most `keep_bytes` are kept: what is done beyond them cannot be undone.
     """
@@ -161,7 +161,7 @@ def _many(undo: bytes, part: Sequence[_Placed], keep_ms: int, keep_bytes: int) -
 
 
 def apply_once(change: Change) -> Program[ChangeResult]:
-    """Make a change that nothing undoes; sent twice it meets itself."""
+    """Make a change that cannot be undone; sent twice, it finds its own values."""
     call = _call(_NOWHERE, ("once", 0, 0, 0, _text(change.id)), change.cells)
     [reply] = yield from scripts.run_each(_script(), [call])
     return _result(change, reply)
@@ -177,6 +177,20 @@ def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list
         rows += yield [(b"HMGET", undo_key(adapter, batch, tag), *places) for tag in sorted(tags)]
     found = [next((value for value in values if value is not None), None) for values in zip(*rows, strict=True)]
     return [None if value is None else bool(value) for value in found]
+
+
+def kept_undo(adapter: str, batch: str) -> Program[tuple[int, int]]:
+    """Return how many changes of a batch can be undone, and the bytes of that."""
+    found = yield from _undo_keys(adapter, batch)
+    sizes = yield from reads.fetch_all([(b"HLEN", key) for key in found])
+    kept = yield from reads.fetch_all([(b"HGET", key, b"bytes") for key in found])
+    return sum(sizes) - sum(one is not None for one in kept), sum(int(one or 0) for one in kept)
+
+
+def _undo_keys(adapter: str, batch: str) -> Program[list[bytes]]:
+    """Return the hashes that keep what undoes a batch."""
+    tags = yield (b"SMEMBERS", _tags_key(adapter, batch))
+    return [undo_key(adapter, batch, tag) for tag in (b"", *sorted(tags))]
 
 
 class UndoPart(NamedTuple):
@@ -200,10 +214,8 @@ def undo_parts(adapter: str, batch: str) -> Program[tuple[list[UndoPart], int]]:
 
     Those that add entries to streams again go last, in the order of these: a stream is only added to at its end.
     """
-    known = yield (b"SMEMBERS", _tags_key(adapter, batch))
     kept: dict[int, tuple[bytes, bytes]] = {}
-    for tag in (b"", *sorted(known)):
-        key = undo_key(adapter, batch, tag)
+    for key in (yield from _undo_keys(adapter, batch)):
         values = yield from reads.scan_hash(key)
         kept |= {int(place): (key, value) for place, value in values.items() if place.isdigit()}
     numbers = sorted((number for number, (_, value) in kept.items() if value), reverse=True)
@@ -225,7 +237,7 @@ def undo_part(part: UndoPart) -> Program[list[ChangeResult]]:
 
 
 def _read(kept: bytes) -> tuple[str, list[Cell]]:
-    """What undoes a change: the id of its entry and cells."""
+    """The stored undo of a change: the id of its entry, and cells."""
     name, *values = unpacked(kept)
     cells = []
     for at in range(0, len(values), _WIDTH):
@@ -276,7 +288,7 @@ def _call(undo: bytes, head: tuple[Arg, ...], cells: Sequence[Cell]) -> tuple[Ar
 
 
 def _text(name: str) -> bytes:
-    """An id for reports: what is no text is written out."""
+    """Return an id for reports; bytes that are not text are escaped."""
     return name.encode("utf-8", "backslashreplace")
 
 

@@ -1,7 +1,7 @@
-"""Which adapters are on a server: fixed names first, then a scan in slices that goes on from look to look.
+"""Discovery of the systems on a server: fixed keys first, then a scan in slices that continues at each refresh.
 
-The scan keeps counts and a bounded number of names, never all of them, so a server with millions of keys costs little
-memory here. What it found is remembered on the operator's side; a name that has gone since is found out by reading it.
+The scan keeps counts and a bounded number of names, so a server with millions of keys takes little memory. What it
+found is stored on the operator's machine; that a key has gone since is noticed when it is read.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._files import draft_beside, private_folder, state_dir
+from qdeck._private_files import draft_beside, private_folder, state_dir
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 from qdeck._redis.keyspace_scan import KeySearch, ScanPosition, UnregisteredQueues, sweep
 from qdeck.adapters.model import FoundKeys, Sight
-from qdeck.adapters.together import all_of
+from qdeck.adapters.parallel_programs import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
 
-KEPT_EVERY_S: Final = 10.0  # what was found is written down by who looks again and again
+KEPT_EVERY_S: Final = 10.0  # how often a client that refreshes stores what it found
 BELIEVED_S: Final = (
     600  # how long an adapter without any of its fixed keys stays absent when a whole pass found nothing
 )
@@ -34,9 +34,9 @@ MOST_DIGITS: Final = 20  # of a cursor
 
 
 class Pass(ScanPosition):
-    """One way through the keyspace: what the pass before it found, and how far this one came.
+    """A pass through the keyspace: what the last one found, and how far this one came.
 
-    `empty_s` is when a pass ended that found nothing, for an adapter that has fixed keys as well.
+    `empty_s` is when a pass ended that found nothing, for an adapter that also has fixed keys.
     """
 
     found: dict[str, FoundKeys] = msgspec.field(default_factory=dict)
@@ -44,12 +44,12 @@ class Pass(ScanPosition):
     empty_s: int = 0
 
     def finish(self) -> None:
-        """Let what this pass found be what is known."""
+        """Replace what is known by what this pass found."""
         self.found, self.next, self.passes = self.next, {}, 1
 
     @property
     def is_empty(self) -> bool:
-        """Whether a whole pass found nothing, and no other one has begun."""
+        """Whether a complete pass found nothing, and no other one has begun."""
         return self.passes > 0 and self.cursor == "0" and not self.found
 
     @property
@@ -58,7 +58,7 @@ class Pass(ScanPosition):
         return self.is_empty and 0 <= time.time() - self.empty_s < BELIEVED_S
 
     def groups(self) -> dict[str, FoundKeys]:
-        """What is known: of the pass before, and what is new in this one."""
+        """Return what is known: from the last pass, and what is new in this one."""
         return {
             **self.next,
             **self.found,
@@ -70,14 +70,14 @@ _NONE: Final = FoundKeys()
 
 
 class Remembered(msgspec.Struct):
-    """What an operator's machine remembers of one server, by adapter and pattern."""
+    """What an operator's machine stores about one server, by adapter and pattern."""
 
     passes: dict[str, Pass] = {}
     strays: UnregisteredQueues | None = None
 
 
 def look(adapters: Sequence[Adapter], remembered: Remembered) -> Program[tuple[list[str], list[str]]]:
-    """Gives each adapter its sight; returns notices, and what was left out with the reason."""
+    """Set the `sight` of each adapter; return notices, and the keys that are ignored with the reasons."""
     notices: list[str] = []
     unread: list[str] = []
     waiting = [adapter for adapter in adapters if _can_wait(adapter, remembered)]
@@ -96,20 +96,20 @@ def look(adapters: Sequence[Adapter], remembered: Remembered) -> Program[tuple[l
         for key, kind in adapter.fixed_keys().items():
             found = types[adapter.name][key]
             if kind is not None and found not in ("none", kind.value):
-                unread.append(f"{_shown(key)} holds a {found}, {adapter.name} needs a {kind}: it is left out")
+                unread.append(reads.ignored_words(key, adapter.name, kind, found))
         if not complete:
-            notices.append(f"the server has many keys: not all were looked through yet for {adapter.name}")
+            notices.append(f"the server has many keys; the search for {adapter.name} is not complete yet")
     return notices, unread
 
 
 def _read_types(adapters: Sequence[Adapter], unread: list[str]) -> Program[dict[str, dict[bytes, str]]]:
     fixed = [(adapter, key) for adapter in adapters for key in adapter.fixed_keys()]
-    replies = yield from reads.ask_all([(b"TYPE", key) for _, key in fixed])
+    replies = yield from reads.try_all([(b"TYPE", key) for _, key in fixed])
     types: dict[str, dict[bytes, str]] = {adapter.name: {} for adapter in adapters}
     for (adapter, key), reply in zip(fixed, replies, strict=True):
         types[adapter.name][key] = "none" if is_error(reply) else _text(reply)
         if is_error(reply):
-            unread.append(f"{_shown(key)} may not be looked at: {reply}")
+            unread.append(f"{_shown(key)} cannot be read: {reply}")
     return types
 
 
@@ -119,7 +119,7 @@ def _passes(adapter: Adapter, remembered: Remembered) -> list[Pass]:
 
 
 def _can_wait(adapter: Adapter, remembered: Remembered) -> bool:
-    """Whether only its fixed keys need to be looked for: none of its other keys were there a short while ago."""
+    """Return whether its fixed keys are enough: it had no other keys a short while ago."""
     return bool(adapter.fixed_keys()) and all(one.can_wait for one in _passes(adapter, remembered))
 
 
@@ -131,7 +131,7 @@ def _sweep(adapters: Sequence[Adapter], remembered: Remembered, unread: list[str
     ]
     refused = yield from sweep(searches, is_first=all(search.position.is_new for search in searches))
     if refused is not None:
-        unread.append(f"keys may not be looked for (SCAN): {refused}")
+        unread.append(f"keys cannot be searched (SCAN): {refused}")
         return
     for adapter in adapters:
         for one in _passes(adapter, remembered) if adapter.fixed_keys() else ():
@@ -162,17 +162,17 @@ def _shown(key: bytes) -> str:
 
 
 def memory_path(address: str) -> Path:
-    """The file that remembers what was found on a server."""
+    """Return the file that stores what was found on a server."""
     digest = hashlib.sha256(address.encode()).hexdigest()[:16]
     return private_folder(state_dir() / "sights") / f"{digest}.json"
 
 
 def recall(address: str) -> Remembered:
-    """What is remembered of a server; a file that cannot be read is nothing."""
+    """Return what is stored about a server; nothing if the file cannot be read."""
     try:
         kept = msgspec.json.decode(memory_path(address).read_bytes(), type=Remembered)
         if not all(map(_is_cursor, (*kept.passes.values(), *([kept.strays] if kept.strays else ())))):
-            return Remembered(passes={})  # the server would refuse it for ever
+            return Remembered(passes={})  # the server would always refuse it
         return _relabelled(kept, lambda label: label.encode("latin-1").decode("utf-8", "surrogateescape"))
     except (OSError, UnicodeError, msgspec.MsgspecError):
         return Remembered(passes={})
@@ -183,7 +183,7 @@ def _is_cursor(position: ScanPosition) -> bool:
 
 
 def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembered:
-    """The same with other names of groups: those of keys that are no UTF-8 are no text that JSON can hold."""
+    """Return the same with other names of groups: JSON cannot contain those of keys that are not UTF-8."""
 
     def changed(groups: Mapping[str, FoundKeys]) -> dict[str, FoundKeys]:
         return {change(label): group for label, group in groups.items()}
@@ -198,7 +198,7 @@ def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembe
 
 
 def remember(address: str, remembered: Remembered) -> None:
-    """Keeps what was found, if it is anything new; where nothing may be written, the next look looks again."""
+    """Store what was found if it is new; if the file cannot be written, the next command searches again."""
     plain = _relabelled(remembered, lambda label: label.encode("utf-8", "surrogateescape").decode("latin-1"))
     told = msgspec.json.encode(plain, order="deterministic")
     try:

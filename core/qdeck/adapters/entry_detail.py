@@ -1,11 +1,11 @@
-"""All about one entry of a foreign queue, as the record of one job."""
+"""The details of an entry of another system, as those of a job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from qdeck._deck.model import JobDetail, JobFailure, JobRecord
+from qdeck._model.values import JobDetail, JobFailure, JobRecord
 
 if TYPE_CHECKING:
     from qdeck.adapters.model import Entry, Seen
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDetail(JobDetail):
-    """All about one entry, with what an act on it compares."""
+    """The details of an entry, with the bytes that a change compares."""
 
     has_all_facts: ClassVar[bool] = False
 
@@ -30,7 +30,7 @@ _RECORD_FIELDS: Final = tuple(f.name for f in fields(JobRecord) if f.name not in
 
 
 def detail_of(entry: Entry) -> JobDetail:
-    """An entry as the record of one job."""
+    """Return an entry as the details of a job."""
     facts: dict[str, Any] = {name: getattr(entry, name) for name in _RECORD_FIELDS}
     failure = None
     if entry.error is not None or entry.message is not None:

@@ -1,4 +1,4 @@
-"""What a plan looks for in the queues of other systems, and what an act on those entries comes to."""
+"""The searches of a plan in the queues of other systems, and the effects of verbs on their entries."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import msgspec
 
-from qdeck._deck.model import NO_STATE, State
-from qdeck._deck.reasons import Caution, SkipCode
-from qdeck._redis.commands import ask
+from qdeck._model.reasons import Caution, SkipCode
+from qdeck._model.values import NO_STATE, State
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import ALL, Act, Entry, Kind, Part, Skipped
 from qdeck.adapters.paging import Listed
@@ -17,8 +17,8 @@ from qdeck.adapters.plans import Pages, StuckJob, Weighed, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.model import Page
     from qdeck._filter import Filter
+    from qdeck._model.values import Page
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.model import Want
@@ -29,7 +29,7 @@ Edges = dict[bytes, tuple[float, bytes]]
 
 
 class Planned(Listed, Protocol):
-    """What is needed of an adapter to plan for its entries."""
+    """The part of an adapter that plans for its entries."""
 
     short_plans: ClassVar[bool]
 
@@ -43,19 +43,19 @@ class Planned(Listed, Protocol):
         now: int | None = None,
         want: Want = ALL,
     ) -> Program[Page]:
-        """The next slice of the entries in these states that match."""
+        """Return the next slice of the matching entries in these states."""
 
     def why_not(self, verb: str, state: State | None = None) -> str:
-        """Why a verb cannot be used in a state."""
+        """Return why a verb cannot be applied in a state."""
 
     def changes(
         self, act: Act, entries: Sequence[Entry], context: Context
     ) -> Program[list[Change | ScriptChange | Skipped]]:
-        """What does this to each of some entries."""
+        """Return the change of a verb for each entry."""
 
 
 class EntryPages(Pages):
-    """The entries of one queue, or of those that are of no queue in particular, that a search looks for."""
+    """The entries that a search finds in one queue, or among those without a queue."""
 
     def __init__(self, adapter: Planned, queue: str, search: Search, edges: Edges | None) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class EntryPages(Pages):
         self._want = frozenset({Part.RECORD, *([Part.ERROR] if search.errors else [])})
 
     def page(self) -> Program[list[Entry] | None]:
-        """The entries of the next slice."""
+        """Return the entries of the next slice."""
         if self._over:
             return None
         search = self._search
@@ -85,7 +85,7 @@ class EntryPages(Pages):
         return found
 
     def stuck(self, row: Any) -> StuckJob | None:
-        """The entry, if it does not move; whether its worker lives is not known."""
+        """Return the entry if it is stuck; whether its worker is alive is not known."""
         if row.stuck is None:
             return None
         return StuckJob(
@@ -111,13 +111,13 @@ class EntryPages(Pages):
         return True
 
     def _is_beyond(self, entry: Entry) -> bool:
-        """Whether it is older than the oldest that is kept."""
+        """Return whether it is older than the oldest one that is kept."""
         edge = (self._edges or {}).get(entry.seen.key)
         return edge is not None and (float(entry.seen.score or 0), entry.seen.member) < edge
 
 
 def pages(adapter: Planned, queue: str, search: Search) -> Program[list[Pages]]:
-    """What is looked for in a queue, or under `NO_QUEUE`."""
+    """Return the searches in a queue, or under `NO_QUEUE`."""
     rule = search.rule
     edges = None
     if rule is not None and rule.rank:
@@ -126,11 +126,11 @@ def pages(adapter: Planned, queue: str, search: Search) -> Program[list[Pages]]:
 
 
 def _edges(adapter: Planned, queue: str, search: Search, keep: int) -> Program[Edges]:
-    """Of each sorted set with more entries than are kept: the oldest of those that are."""
+    """Read, for each sorted set over its limit, the oldest entry that is kept."""
     sources = yield from adapter.sources(queue, search.states)
     found: Edges = {}
     for key in [source.key for source in sources if source.kind is Kind.ZSET]:
-        [size] = yield ask((b"ZCARD", key))
+        [size] = yield with_errors((b"ZCARD", key))
         excess = 0 if is_error(size) else size - keep
         if excess <= 0:
             continue
@@ -142,7 +142,7 @@ def _edges(adapter: Planned, queue: str, search: Search, keep: int) -> Program[E
 def weigh(
     adapter: Planned, verb: str, entries: Sequence[Entry], context: Context, reasons: Sequence[str] = ()
 ) -> Program[Weighed]:
-    """The change for each entry, or why there is none."""
+    """Return the change for each entry, or why it is skipped."""
     weighed = Weighed(
         ids=[shown(entry.id) for entry in entries], versions=[_version(adapter, entry) for entry in entries],
         bytes=[len(entry.body or entry.seen.member) for entry in entries],
@@ -164,7 +164,8 @@ def weigh(
             except UnicodeEncodeError:
                 skipped[at] = SkipCode.QUEUE_NOT_TEXT, ""
             effects.append(shown(change.effect))
-            cautions |= {change.caution: None} if change.caution else {}
+            if change.caution is not None:
+                cautions[msgspec.structs.replace(change.caution, adapter=adapter.name)] = None
     weighed.effects, weighed.skipped, weighed.cautions = effects, skipped, tuple(cautions)
     return weighed
 
@@ -176,7 +177,7 @@ def _version(adapter: Planned, entry: Entry) -> str:
 def build_changes(
     adapter: Planned, act: Act, entries: Sequence[Entry], context: Context
 ) -> Program[list[Change | ScriptChange | Skipped]]:
-    """The change for each entry, or why there is none."""
+    """Return the change for each entry, or why it is skipped."""
     found: dict[int, Change | ScriptChange | Skipped] = {}
     for number, entry in enumerate(entries):
         if entry.state != NO_STATE and (why := adapter.why_not(act, State(entry.state))):

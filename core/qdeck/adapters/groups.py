@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from qdeck._deck import payload
-from qdeck._deck.model import NATIVE
-from qdeck._deck.queue_ref import InQueue, QueueRef
 from qdeck._engine.signatures import MAX_PATTERN, MAX_READ, VARIABLE_PARTS, pattern_of
+from qdeck._model import payload
+from qdeck._model.queue_ref import InQueue, QueueRef
+from qdeck._model.values import NATIVE
 
 MOST: Final = 1000  # groups; what is beyond them is counted as `other`
 OTHER: Final = "other"
@@ -19,7 +19,7 @@ _ANY: Final = re.compile(r"'…'|…@|#|…|\bN\b")  # what stands in a shape fo
 
 
 def like(message: str | None) -> str:
-    """What a filter on messages takes to find those of the same shape: a star for whatever differs or is no plain text.
+    """Return the filter on messages of the same shape: a star for what differs or is not plain text.
 
     It is made from the message and not from its shape, which does not tell `N` from a number.
     """
@@ -41,7 +41,7 @@ def _starred(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(InQueue):
-    """Dead letters of one queue that died of the same.
+    """Dead letters of one queue with the same error.
 
     `where` is a filter that finds them; `trend` says how many died in each part of the last hour, oldest first, where
     so few died that they could be read one by one.
@@ -86,7 +86,7 @@ class CountedGroup(NamedTuple):
 
 
 class _DeadLetter(Protocol):
-    """What a group takes of a dead letter."""
+    """The part of a dead letter that a group needs."""
 
     @property
     def id(self) -> str: ...
@@ -118,7 +118,7 @@ class Gathering:
         self.unread: list[str] = []
 
     def add(self, row: _DeadLetter) -> None:
-        """Counts one dead letter."""
+        """Count one dead letter."""
         at, error = row.since_ms or 0, row.error or "unknown"
         key = self._key((*signature_of(row), QueueRef(row.adapter, row.queue)))
         known = self._found.get(key)
@@ -131,7 +131,7 @@ class Gathering:
             self._trends.setdefault(key, [0] * TREND)[TREND - 1 - ago] += 1
 
     def put(self, group: CountedGroup, queue: QueueRef, row: _DeadLetter | None, trend: list[int] | None) -> None:
-        """Counts a group that the queue has counted; `row` is its sample, if that is there."""
+        """Add a group that the queue has counted; `row` is its sample, if it still exists."""
         if row is not None and signature_of(row) != (group.error, group.text):
             row = None  # it was retried, and died of something else
         # Of a group whose last one is gone the shape has to do.
@@ -154,7 +154,7 @@ class Gathering:
         known[1], known[2] = min(known[1], first), max(known[2], last)
 
     def finish(self, *, exact: bool) -> Groups:
-        """What was found."""
+        """Return the groups."""
         groups = [
             Group(
                 error_class=key[0], message_shape=key[1], queue=key[2].name, adapter=key[2].adapter, count=count,
@@ -172,13 +172,13 @@ class Gathering:
 
 
 def signature_of(row: _DeadLetter) -> tuple[str, str]:
-    """The error class of a dead letter, and the shape of its message."""
+    """Return the error class of a dead letter and the shape of its message."""
     error = row.error or "unknown"
     return error, payload.mask_text(pattern_of(error, row.message))
 
 
 def where_of(error: str, message: str | None) -> str:
-    """A filter that finds the dead letters of the group of this one."""
+    """Return a filter that finds the dead letters of the same group."""
     return f"error:{_quoted(error)} message:{like(message)}"
 
 

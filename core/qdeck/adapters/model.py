@@ -1,4 +1,4 @@
-"""What adapters give and take, as values: entries and where they are read from, capabilities, numbers for health.
+"""The values of the adapter protocol: entries and their sources, capabilities, outcomes, numbers for health.
 
 Values are structs, because a data class takes half a millisecond to make, and `qdeck status` makes all of these.
 """
@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from qdeck._deck.model import JobRecord, Measure, QueueRow, State
-from qdeck._deck.reasons import CapabilityCode, SkipCode
 from qdeck._errors import InvalidOption, UsageError
+from qdeck._model.reasons import CapabilityCode, SkipCode
+from qdeck._model.values import JobRecord, Measure, QueueRow, State
 
 SLICE: Final = 500
 NO_QUEUE: Final = ""  # in place of a queue: what is of no queue in particular, such as dead letters of all pools
@@ -36,15 +36,15 @@ class Kind(StrEnum):
     HASH = "hash"
     LIST = "list"
     STREAM = "stream"
-    """The entries of a stream that its consumer group was not given yet."""
+    """The entries of a stream that were not delivered to its consumer group yet."""
     PENDING = "pending"
-    """The entries of a stream that a consumer of its group was given and did not acknowledge."""
+    """The entries of a stream that were delivered to a consumer of its group and not acknowledged."""
     NAMES = "names"
     """Not a key but a glob: the entries are the keys whose names match."""
 
 
 class Act(StrEnum):
-    """What can be asked of an entry; the words are those of the verbs of every adapter."""
+    """The verbs of all adapters."""
 
     RETRY = "retry"
     DISCARD = "discard"
@@ -60,12 +60,12 @@ class Act(StrEnum):
 
 
 class Part(StrEnum):
-    """What is read of an entry, where its system keeps it in several places."""
+    """The parts of an entry that its system may store separately."""
 
     RECORD = "record"
-    """What it is, when it was made, and how it went."""
+    """Its task, times and state."""
     ERROR = "error"
-    """Class and message of what it failed of."""
+    """Class and message of its last error."""
     BODY = "body"
     """The payload."""
 
@@ -75,7 +75,7 @@ ALL: Final[Want] = frozenset(Part)
 
 
 class Capability(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether an adapter can do something: `states` are those in which, `note` tells what to know, or why it cannot."""
+    """Whether an adapter supports a verb: the states to which it applies, and a note, or the reason why not."""
 
     states: tuple[State, ...] = ()
     code: CapabilityCode = CapabilityCode.OK
@@ -83,7 +83,7 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def can(self) -> bool:
-        """Whether it can be done in some state."""
+        """Whether the verb is supported."""
         return self.code is CapabilityCode.OK
 
 
@@ -103,10 +103,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry as it was read, to the byte: what an act compares before it changes anything.
+    """The exact bytes of an entry as it was read, which a change compares first.
 
-    `at` is the index in a list at which it was, below 0 from the right end: where it is looked for first. A plan keeps
-    digests of what is long: then `hides_member` or `hides_value` is set, until it is read again.
+    `at` is its index in a list, negative from the right end, where it is searched first. A plan keeps digests of long
+    values: then `hides_member` or `hides_value` is set, until it is read again.
     """
 
     key: bytes
@@ -127,11 +127,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mark(self) -> str:
-        """What stays the same while an entry is as it was, long or not: not its place in a list."""
+        """Return what stays equal while an entry is unchanged: everything but its index in a list."""
         return str(msgspec.structs.replace(self.shortened(), at=None))
 
     def shortened(self, *, member: bool = True) -> Seen:
-        """Return what a plan keeps: digests of a value, and of a member, that are long."""
+        """Return what a plan keeps: long members and values are replaced by digests."""
         hides_member = member and not self.hides_member and len(self.member) > _SHORT
         hides_value = self.value is not None and not self.hides_value and len(self.value) > _SHORT
         return msgspec.structs.replace(
@@ -144,14 +144,16 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Seen:
-        """Reads what `str` wrote: so an entry goes into a plan and comes back the same."""
+        """Parse what `str` returned, as it is stored in a plan."""
         try:
             texts = text.split(".")
             parts = [None if part == "-" else base64.urlsafe_b64decode(part.lstrip(_HIDDEN)) for part in texts]
             key, member, score, value, at = parts if len(parts) > 4 else (*parts, None)
             place = None if at is None else int(at)
         except ValueError as error:
-            raise InvalidOption(f"{text!r} is nothing that was seen", hint="pass what a plan holds") from error
+            raise InvalidOption(
+                f"{text!r} is not the version of a planned job", hint="Use the version from a plan."
+            ) from error
         hidden = [part.startswith(_HIDDEN) for part in texts]
         return cls(
             key=key or b"", member=member or b"", score=score, value=value, at=place,
@@ -160,7 +162,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Raw(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a source, before its adapter has read it.
+    """An entry of a source, not decoded.
 
     Of a stream, `member` is its id and `value` has its fields, as `cells.unpacked` reads them; of a pending one,
     `score` is `deliveries:consumer`, and `idle_ms` says how long ago it was given to its consumer.
@@ -174,14 +176,14 @@ class Raw(msgspec.Struct, frozen=True, kw_only=True):
     idle_ms: int | None = None
 
     def seen(self, value: bytes | None = None, *, score: bytes | None = None) -> Seen:
-        """What an act will compare: this and, where they are kept elsewhere, a value or a score."""
+        """Return what a change compares: this and, if they are stored elsewhere, a value or a score."""
         value, score = value or self.value, score or self.score
         return Seen(key=self.source.key, member=self.member, score=score, value=value, at=self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(JobRecord):
-    """One entry of a foreign queue. `problem` tells what is wrong with it."""
+    """A job in a queue of another system; `problem` says what is wrong with it."""
 
     has_all_facts: ClassVar[bool] = False
 
@@ -197,7 +199,7 @@ class Entry(JobRecord):
 
 
 class StateHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """One state of one queue in numbers; ages are of those entries that tell theirs."""
+    """The numbers of one state of one queue; ages are of entries whose age is known."""
 
     queue: str
     state: State
@@ -209,9 +211,9 @@ class StateHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdapterHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """What health asks of an adapter. None is unknown.
+    """The numbers of an adapter for the health checks. None is unknown.
 
-    `facts` is what there is to say of the system besides, as JSON has it; None of an adapter that is not listed there.
+    `facts` are further facts about the system, as JSON; None for an adapter that is not listed there.
     """
 
     states: tuple[StateHealth, ...] = ()
@@ -222,9 +224,9 @@ class AdapterHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """The queues of an adapter at one moment; `unread` names the keys that are left out, with the reason.
+    """The queues of an adapter at one moment; `unread` names the keys that are ignored, with the reason.
 
-    `measures` are what decides the health of the system besides the numbers of its queues.
+    `measures` are checked in addition to the numbers of its queues.
     """
 
     rows: tuple[QueueRow, ...] = ()
@@ -241,18 +243,18 @@ class Outcome(StrEnum):
     DONE = "done"
     DEAD = "dead_again"
     FAILED = "failed_again"
-    """It failed once more, and its own system tries it again later."""
+    """It failed again, and its own system will retry it."""
     CANCELLED = "cancelled"
     GONE = "gone"
-    """It ended so long ago that nothing is kept of it."""
+    """It ended so long ago that nothing is stored about it."""
     UNKNOWN = "unknown"
-    """It left where it waited, and how it ended is written nowhere."""
+    """It is no longer waiting, and its outcome is not stored."""
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter that was retried: its id, what it was, and no earlier than when.
+    """A dead letter that was retried: its id, its bytes, and the earliest time of the retry.
 
-    A `twin` is not the only one like it.
+    A `twin` has an equal entry beside it.
     """
 
     id: str
@@ -268,7 +270,7 @@ class FoundKeys(msgspec.Struct):
     names: list[bytes] = []
 
     def add(self, name: bytes) -> None:
-        """Takes in a key; a scan may show the same one twice."""
+        """Add a key; a scan may return the same one twice."""
         if len(self.names) < KEEP_NAMES:
             if name in self.names[-20:]:
                 return
@@ -278,7 +280,7 @@ class FoundKeys(msgspec.Struct):
 
 @dataclass(slots=True)
 class Sight:
-    """What is known of an adapter's keys at this look."""
+    """What a refresh found of an adapter's keys."""
 
     types: Mapping[bytes, str] = field(default_factory=dict)
     groups: Mapping[str, FoundKeys] = field(default_factory=dict)
@@ -286,28 +288,28 @@ class Sight:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is anything of this adapter."""
+        """Whether any key of this adapter exists."""
         return any(kind != "none" for kind in self.types.values()) or bool(self.groups)
 
 
 def age_s(now: int, since_ms: int | None) -> float | None:
-    """How long ago something was, never negative; None when that is not known."""
+    """Return how long ago something was, never negative; None if unknown."""
     return None if since_ms is None else max(0, now - since_ms) / 1000
 
 
 def digest_of(raw: bytes) -> bytes:
-    """What stands for long bytes in a plan."""
+    """Return the digest that replaces long bytes in a plan."""
     return hashlib.sha256(raw).digest()[:16]
 
 
 def short(raw: bytes) -> str:
-    """A short name for bytes that are an entry without an id."""
+    """Return a short name for an entry without an id."""
     digest = hashlib.sha256(raw).digest()
     return base64.b32encode(digest[:10]).decode().lower()
 
 
 class Skipped(UsageError):
-    """Raised by `change` for an entry that it leaves alone: the code of the reason, and what belongs to it."""
+    """Raised by `change` for an entry that it skips: the code of the reason, and its data."""
 
     def __init__(self, code: SkipCode, data: str = "") -> None:
         super().__init__(code.words(data))

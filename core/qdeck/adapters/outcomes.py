@@ -1,4 +1,4 @@
-"""What happened to the jobs of a batch, as far as an adapter can see: mostly, to those whose changes are kept."""
+"""The outcomes of the jobs of a batch, mostly of those whose changes are stored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlannedEntries:
 
 @dataclass(slots=True)
 class KeptOutcomes:
-    """What happened to the jobs of a batch, counted, from what is kept of it; `errors` has what those died of."""
+    """The counted outcomes of a batch, from what is stored about it; `errors` has those of the dead ones."""
 
     jobs: int = 0
     outcomes: Counter[Outcome] = field(default_factory=Counter)
@@ -43,15 +43,15 @@ class KeptOutcomes:
 
 
 class Watched(Protocol):
-    """What is needed of an adapter to see what happened to its entries."""
+    """The part of an adapter that reads the outcomes of its entries."""
 
     name: str
 
-    def likeness(self, job_id: str, seen: Seen) -> bytes:
-        """What an entry and the same one, dead again, have in common."""
+    def identity(self, job_id: str, seen: Seen) -> bytes:
+        """Return what an entry and the same one, dead again, have in common."""
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
-        """What happened to entries that were retried."""
+        """Return the outcomes of retried entries."""
 
 
 def of_planned(adapter: Watched, planned: PlannedEntries) -> Program[list[Outcome | None]]:
@@ -63,7 +63,7 @@ def of_planned(adapter: Watched, planned: PlannedEntries) -> Program[list[Outcom
     tried = [
         Retried(
             id=entry.id, seen=(seen := Seen.parse(entry.version)), since_ms=planned.since_ms,
-            twin=bool(planned.repeated) and hash(adapter.likeness(entry.id, seen)) in planned.repeated,
+            twin=bool(planned.repeated) and hash(adapter.identity(entry.id, seen)) in planned.repeated,
         )
         for entry in changed
     ]  # fmt: skip

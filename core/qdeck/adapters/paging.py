@@ -1,4 +1,4 @@
-"""Walking through the entries of a foreign queue, slice by slice, whatever type of key holds them."""
+"""Pages of the entries of a queue of another system, for every type of key."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import base64
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-from qdeck._deck.model import Page, State
 from qdeck._errors import InvalidOption, LayoutMismatch, UnknownJob
+from qdeck._model.values import JobLocation, Page, State
 from qdeck._redis import reads
 from qdeck._redis.commands import text_of
 from qdeck.adapters import streams
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from qdeck._filter import Filter
-    from qdeck._redis.commands import Program
+    from qdeck._redis.commands import Command, Program
 
 MOST_EMPTY: Final = 20  # slices without an entry of the queue that one page goes through
 
@@ -34,24 +34,24 @@ _SPOILED: Final = (ArithmeticError, AttributeError, LookupError, RecursionError,
 
 
 class Listed(Protocol):
-    """What is needed of an adapter to list its entries."""
+    """The part of an adapter that lists its entries."""
 
     name: str
     repeats: ClassVar[bool]
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """The keys that hold the entries of these states."""
+        """Return the keys that hold the entries of these states."""
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """Entries as they read."""
+        """Return the decoded entries."""
 
     def named(self, entries: list[Entry]) -> list[Entry]:
-        """Entries as those of this adapter."""
+        """Return entries as those of this adapter."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageCursor:
-    """How far a walk came: in which source, and what stands for the place there."""
+    """The position of a walk: a source, and the position in it."""
 
     source: int = 0
     mark: str = ""
@@ -61,12 +61,12 @@ class PageCursor:
 
     @classmethod
     def read(cls, cursor: str | None) -> PageCursor:
-        """The place that a cursor names."""
+        """Return the position of a cursor."""
         if cursor is None:
             return cls()
         number, _, mark = cursor.partition(" ")
         if not number.isdigit():
-            raise InvalidOption(f"{cursor!r} is no cursor of a list of jobs", hint="pass one that a page gave")
+            raise InvalidOption(f"{cursor!r} is not a cursor of a list of jobs", hint="Use the cursor of a page.")
         return cls(int(number), mark)
 
 
@@ -81,9 +81,9 @@ def page(
     now: int | None = None,
     want: Want = ALL,
 ) -> Program[Page]:
-    """The next slice of the entries in these states; `now` spares asking for the time.
+    """Return the next slice of the entries in these states; with `now` the time is not read.
 
-    Of each are read the parts that are wanted, and those that the filter needs.
+    The parts that are wanted and those that the filter needs are read.
     """
     if now is None:
         now = yield from reads.clock()
@@ -119,7 +119,7 @@ def needed_by(wanted: Filter | None) -> Want:
 def fill(adapter: Listed, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
     """Return the entries of some members as those of this adapter, with their ages.
 
-    Of a member that the adapter fails to read, the entry says so: it does not take the others with it.
+    An entry that the adapter fails to decode has a problem and does not affect the others.
     """
     try:
         entries = adapter.named((yield from adapter.fill(queue, raws, now, want)))
@@ -152,7 +152,7 @@ def _unreadable(adapter: Listed, queue: str, raw: Raw, error: Exception) -> Entr
 
 
 def _numbered(entries: Iterable[Entry], start: str) -> list[Entry]:
-    """Entries that are the same to the byte get a number, so that a key stays the identity of one.
+    """Number the entries with equal bytes, so that each key identifies one entry.
 
     Behind the first page of a list, from `start` on, all do: they may be the same as one before.
     """
@@ -168,7 +168,7 @@ def _numbered(entries: Iterable[Entry], start: str) -> list[Entry]:
 def every(
     adapter: Listed, queue: str, states: Sequence[State], *, most: int, now: int | None = None
 ) -> Program[list[Entry]]:
-    """All entries of these states, until `most` were looked at."""
+    """Return all entries of these states, until `most` were read."""
     found: list[Any] = []
     keys: set[str] = set()
     cursor, scanned = None, 0
@@ -184,10 +184,44 @@ def every(
     return found
 
 
+def by_id(adapter: Listed, names: Sequence[str], job_id: str) -> Program[list[JobLocation]]:
+    """Return the jobs of an id in the states whose keys have ids for members."""
+    now = yield from reads.clock()
+    member, found = job_id.encode(), list[JobLocation]()
+    for name in names:
+        sources = [
+            one for one in (yield from adapter.sources(name, tuple(State))) if one.kind in (Kind.ZSET, Kind.HASH)
+        ]
+        replies = yield from reads.try_all([_question(source, member) for source in sources])
+        raws = [_raw(source, member, reply) for source, reply in zip(sources, replies, strict=True) if _is_there(reply)]
+        if not raws:
+            continue
+        for entry in (yield from fill(adapter, name, raws, now, ALL)):
+            if entry.id == job_id:
+                found.append(
+                    JobLocation(adapter=adapter.name, queue=name, id=entry.id, key=entry.key, state=entry.state)
+                )
+    return found
+
+
+def _question(source: Source, member: bytes) -> Command:
+    return (b"ZSCORE" if source.kind is Kind.ZSET else b"HGET", source.key, member)
+
+
+def _is_there(reply: object) -> bool:
+    return isinstance(reply, bytes | int | float)
+
+
+def _raw(source: Source, member: bytes, reply: Any) -> Raw:
+    is_score = source.kind is Kind.ZSET
+    text = reply if isinstance(reply, bytes) else str(reply).encode()
+    return Raw(source=source, member=member, score=text if is_score else None, value=None if is_score else text)
+
+
 def first(
     adapter: Listed, queue: str, states: Sequence[State], test: Callable[[Entry], bool], most: int = 100_000
 ) -> Program[Entry | None]:
-    """The first entry that passes a test; raises when it is not among the first `most`, for it may be behind them."""
+    """Return the first entry that passes a test; raise an error if it is not among the first `most`."""
     cursor, scanned = None, 0
     while scanned < most:
         got = yield from page(adapter, queue, states, cursor=cursor)
@@ -198,12 +232,13 @@ def first(
         if cursor is None:
             return None
     raise UnknownJob(
-        f"it is not among the first {most:,} entries of queue {queue!r}", hint="qdeck jobs --filter looks through all"
+        f"it is not among the first {most:,} entries of queue {queue!r}",
+        hint="qdeck jobs --filter searches all of them",
     )
 
 
 def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
-    """The next entries of a source and where to go on; a key of another type has none: the rows report it."""
+    """Return the next entries of a source and the next position; none for a key of another type, which rows report."""
     try:
         return (yield from _read_slice(source, mark, most))
     except LayoutMismatch:

@@ -1,4 +1,4 @@
-"""What a planner asks of an adapter and gets from it, as values: rules of a purge, searches, pages, what acts do."""
+"""The values between a planner and an adapter: purge rules, searches, pages, and the effects of verbs."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qdeck._deck.model import NATIVE
-from qdeck._deck.queue_ref import InQueue, QueueRef
+from qdeck._formatting import duration
+from qdeck._model.queue_ref import InQueue, QueueRef
+from qdeck._model.values import NATIVE
 from qdeck._settings.limits import Limits  # noqa: TC001 - likewise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.reasons import Caution, SkipCode, Stuck
     from qdeck._filter import Filter
+    from qdeck._model.reasons import Caution, SkipCode, Stuck
     from qdeck._redis.commands import Program
 
 
 def shown(name: str) -> str:
-    """A name as a text: what stands for bytes that are none is written out."""
+    """Return a name as text; bytes that are not text are escaped."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
 class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One job that a plan acts on. `version` is what it is compared with before it is changed.
+    """One job of a plan; its `version` is compared before it is changed.
 
     That is its score as text, and of a waiting job that was changed its number of changes; of a running one the token
     of its lease. `verb` is what is done to it; `rule` and `reason` say why it is in the plan.
@@ -45,12 +46,12 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
     @property
     def ref(self) -> QueueRef:
-        """The queue that it is in."""
+        """The queue of the job."""
         return QueueRef(self.adapter, self.queue)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """What a purge takes of a queue, as data: jobs of some states that match a filter, and what is done to them.
+    """A purge rule as data: the jobs of some states that match a filter, and the verb that is applied to them.
 
     In `where`, `{}` is the threshold in ms, which is the value of `setting`. In `reason`, {age} and {limit} are known,
     and {late} (since it was due) and {problem}. Where `dlq_enabled` is false, `without_dlq` is done instead. With
@@ -70,26 +71,26 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     test: Callable[[Any, int, Any], bool] | None = None
 
     def verb_for(self, limits: Limits) -> str:
-        """What is done to what it takes."""
+        """Return the verb that it applies."""
         return self.verb if limits.dlq_enabled or not self.without_dlq else self.without_dlq
 
     def where_for(self, limits: Limits) -> str:
-        """The filter for these limits."""
+        """Return the filter for these limits."""
         return "" if self.rank or not self.setting else self.where.format(limits.ms(self.setting))
 
     def reason_for(self, limits: Limits, row: Any, now: int) -> str:
-        """Why it takes this one."""
+        """Return why it applies to this job."""
         due = getattr(row, "due_ms", None) if "{late}" in self.reason else None
         return self.reason.format(
-            age="an unknown age" if row.age_s is None else f"{row.age_s:,.0f} s",
+            age="an unknown age" if row.age_s is None else duration(1000 * row.age_s),
             limit=limits.words(self.setting) if self.setting else "",
-            late="" if due is None else f"{(now - due) / 1000:,.0f} s",
+            late="" if due is None else duration(now - due),
             problem=row.problem if "{problem}" in self.reason else "",
         )
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What changes of one verb are made for: the server's clock, the limits of a purge, and what the operator gave.
+    """The context of changes of one verb: the server's clock, the limits of a purge, and the operator's options.
 
     `batch` is the id of the plan's batch, and `target` the queue that jobs are moved to. `rule` is the rule of a purge
     that took the jobs, `reasons` its reason for each of them, and `prepared` what the adapter's `prepare` returned.
@@ -111,7 +112,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs of a queue a plan looks for: all that match, or those of them that are named."""
+    """The search of a plan in a queue: all jobs that match, or the named ones among them."""
 
     states: tuple[str, ...]
     now: int
@@ -120,13 +121,13 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...] = ()
     stuck: bool = False
     errors: bool = False
-    """Whether the errors of all of them are read."""
+    """Whether the errors of all jobs are read."""
     rule: Rule | None = None
     prepared: Any = None
     """What the adapter's `prepare` returned."""
 
     def reason(self, row: Any) -> str:
-        """Why the rule takes a job."""
+        """Return why the rule applies to a job."""
         return "" if self.rule is None else self.rule.reason_for(self.limits, row, self.now)
 
 
@@ -151,7 +152,7 @@ class StuckJob(InQueue):
 
 
 class Pages:
-    """The jobs of one search, page by page; of those that are named, which were met, are missing or are left out."""
+    """The jobs of one search, page by page; and which named jobs were found, are missing or are skipped."""
 
     scanned: int = 0
 
@@ -166,7 +167,7 @@ class Pages:
         raise NotImplementedError
 
     def why(self, row: Any) -> tuple[float | None, str] | SkipCode | None:
-        """Return age and reason of a job that it found, why it is left out, or None: the rule says it."""
+        """Return age and reason of a job, or why it is skipped; None leaves both to the rule."""
         return None
 
     def stuck(self, row: Any) -> StuckJob | None:
@@ -175,14 +176,14 @@ class Pages:
 
 
 class Weighed(msgspec.Struct, kw_only=True):
-    """What an act on some rows comes to, row by row, and what else it reaches."""
+    """The effects of a verb on some jobs, row by row, and on their dependents."""
 
     ids: Sequence[str]
     versions: Sequence[str]
     bytes: Sequence[int]
     effects: Sequence[str] = ()
     skipped: dict[int, tuple[SkipCode, str]] = {}
-    """Why a row, by its number, is left out."""
+    """Why a row, by its number, is skipped."""
     cautions: Sequence[Caution] = ()
     dependents: int = 0
     unique: int = 0

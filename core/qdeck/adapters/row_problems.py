@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.words import Unreadable
+from qdeck._model.words import Unreadable
 from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A walk through a sorted set that others change meanwhile: none that stays where it is, is left out."""
+"""A walk through a sorted set that changes meanwhile: no member that stays in place is missed."""
 
 from __future__ import annotations
 

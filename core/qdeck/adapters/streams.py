@@ -1,12 +1,12 @@
-"""Reading the entries of a stream as its consumer group has them: those to come, and those that are pending."""
+"""The entries of a stream for a consumer group: undelivered and pending ones."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import ReplyCode, code_of, good, is_error
-from qdeck._redis.reads import ask_all, pairs
+from qdeck._redis.reads import pairs, try_all
 from qdeck.adapters.cells import packed
 from qdeck.adapters.model import Raw
 
@@ -21,10 +21,10 @@ Slice = tuple[list[Raw], str | None]
 
 
 def undelivered(source: Source, mark: str, most: int) -> Program[Slice]:
-    """Return the next entries that the group was not given yet, and where to go on; without the group, all of them."""
+    """Return the next undelivered entries of the group, and the next position; without the group, all entries."""
     start = mark.encode()
     if not start:
-        [groups] = yield ask((b"XINFO", b"GROUPS", source.key))
+        [groups] = yield with_errors((b"XINFO", b"GROUPS", source.key))
         if _is_absent(groups):
             return [], None
         facts = [dict(pairs(group)) for group in groups]
@@ -37,10 +37,10 @@ def undelivered(source: Source, mark: str, most: int) -> Program[Slice]:
 def pending(source: Source, mark: str, most: int) -> Program[Slice]:
     """Return the next entries that consumers of the group have, the oldest first, and where to go on."""
     start = b"(" + mark.encode() if mark else b"-"
-    [rows] = yield ask((b"XPENDING", source.key, source.group, start, b"+", most))
+    [rows] = yield with_errors((b"XPENDING", source.key, source.group, start, b"+", most))
     if _is_absent(rows):
         return [], None
-    found = yield from ask_all([(b"XRANGE", source.key, row[0], row[0]) for row in rows])
+    found = yield from try_all([(b"XRANGE", source.key, row[0], row[0]) for row in rows])
     raws = [_pending(source, row, fields) for row, fields in zip(rows, found, strict=True)]
     return raws, raws[-1].member.decode() if len(raws) == most else None
 
@@ -52,7 +52,7 @@ def _pending(source: Source, row: Sequence[Any], found: Any) -> Raw:
 
 
 def _is_absent(reply: Any) -> bool:
-    """Whether there is no such stream or group."""
+    """Return whether the stream or the group is missing."""
     if is_error(reply) and code_of(reply) in _ABSENT:
         return True
     good(reply)

@@ -1,4 +1,4 @@
-"""Moments as other systems write them."""
+"""Times in the formats of other systems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _RUBY: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ?([+-]\
 
 
 def read_ms(raw: bytes | str | None) -> int | None:
-    """A moment in ms since the epoch: `2026-11-18 00:58:34 -0500`, ISO 8601, or a bare date; None when it is none.
+    """Return a time in ms since the epoch: `2026-11-18 00:58:34 -0500`, ISO 8601, or a date; None for other text.
 
     Without an offset it is UTC: the zone of another host cannot be known.
     """
@@ -29,7 +29,7 @@ def read_ms(raw: bytes | str | None) -> int | None:
 
 
 def iso(ms: int, *, zulu: bool = False) -> str:
-    """A moment as Python's `isoformat` writes it in UTC, or with `zulu` as JavaScript's `toISOString` does."""
+    """Return a time as Python's `isoformat` writes it in UTC, or with `zulu` as JavaScript's `toISOString`."""
     moment = datetime.fromtimestamp(ms / 1000, UTC)
     if zulu:
         return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"

@@ -1,19 +1,27 @@
-"""How what a batch did to the queues of an adapter is undone: step by step, each of them once."""
+"""The base class of undoers: a batch is undone step by step, each step once."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from qdeck._deck.reasons import SkipCode, skips_of
+from qdeck._model.reasons import SkipCode, skips_of
 from qdeck.adapters import changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qdeck._deck.reasons import Skip
+    from qdeck._model.reasons import Skip
     from qdeck._redis.commands import Program
     from qdeck.adapters.changes import UndoPart
+
+
+class KeptUndo(NamedTuple):
+    """What is stored of a batch: its changes, how many of them can be undone at most, and the bytes of that."""
+
+    applied: int
+    undoable: int
+    bytes: int
 
 
 class Undoer(ABC):
@@ -30,9 +38,13 @@ class Undoer(ABC):
     def steps(self) -> Iterator[Program[None]]:
         """Yield the steps; each is made before the next one is asked for."""
 
+    @abstractmethod
+    def kept(self) -> Program[KeptUndo]:
+        """Return what is stored of the batch, also while it was not applied to its end."""
+
     def finish(self) -> Program[None]:
         """Do what is left after the last step, and after one that failed."""
-        yield from ()  # nothing: a program all the same
+        yield from ()  # does nothing, but is a program
 
 
 class CellUndoer(Undoer):
@@ -48,6 +60,11 @@ class CellUndoer(Undoer):
         yield self._gather()
         for part in self._parts:
             yield self._undo(part)
+
+    def kept(self) -> Program[KeptUndo]:
+        """Return what is stored for the batch."""
+        count, size = yield from changes.kept_undo(self._adapter, self._batch)
+        return KeptUndo(count, count, size)
 
     def _gather(self) -> Program[None]:
         self._parts, lost = yield from changes.undo_parts(self._adapter, self._batch)

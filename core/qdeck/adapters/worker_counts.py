@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._deck.workers import by_queue
+from qdeck._server.workers import by_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qdeck._deck.model import WorkerRow
+    from qdeck._model.values import WorkerRow
 
 
 def counter_of(rows: Sequence[WorkerRow], *, are_known: bool = True) -> Callable[[str], int | None]:

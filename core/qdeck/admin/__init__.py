@@ -8,11 +8,21 @@ from qdeck._lazy_imports import attach
 
 if TYPE_CHECKING:
     from qdeck._adapter_names import ADAPTERS, is_adapter
-    from qdeck._deck.agent_tasks import AgentTask
-    from qdeck._deck.history import Sample
-    from qdeck._deck.masking import configure as configure_masking
-    from qdeck._deck.masking import mask_text
-    from qdeck._deck.model import (
+    from qdeck._engine.batch_transitions import MAX_UNDO_BYTES
+    from qdeck._engine.codec import UNKNOWN_TASK
+    from qdeck._engine.transitions import NewJob
+    from qdeck._filter import PRIORITIES, Filter, explain, parse
+    from qdeck._formatting import byte_size, counted, duration, iso, local_time
+    from qdeck._hidden_characters import HIDDEN, escaped_json, is_shown, json_escape
+    from qdeck._model.masking import configure as configure_masking
+    from qdeck._model.masking import mask_text
+    from qdeck._model.payload import MASK
+    from qdeck._model.payload import decode as decode_payload
+    from qdeck._model.payload import mask as mask_payload
+    from qdeck._model.payload import read as read_payload
+    from qdeck._model.queue_ref import Feature, QueueRef, has_feature
+    from qdeck._model.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
+    from qdeck._model.values import (
         Check,
         Finding,
         HistoryEvent,
@@ -21,40 +31,28 @@ if TYPE_CHECKING:
         JobLocation,
         JobRecord,
         Page,
+        QueuePause,
         QueueRow,
+        QueueSettings,
         ServerInfo,
         Snapshot,
         Totals,
         WorkerRow,
     )
-    from qdeck._deck.new_jobs import new_job
-    from qdeck._deck.payload import MASK
-    from qdeck._deck.payload import decode as decode_payload
-    from qdeck._deck.payload import mask as mask_payload
-    from qdeck._deck.payload import read as read_payload
-    from qdeck._deck.queue_ref import Feature, QueueRef, has_feature
-    from qdeck._deck.queue_settings import actor
-    from qdeck._deck.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
-    from qdeck._deck.server_stats import ServerStats, SlowCommand
-    from qdeck._deck.verdict import findings_of
-    from qdeck._deck.words import NATIVE, Code, State, Status
-    from qdeck._engine.batch_transitions import MAX_UNDO_BYTES
-    from qdeck._engine.codec import UNKNOWN_TASK
-    from qdeck._engine.transitions import NewJob
-    from qdeck._files import Dropped, check_new_file, new_file, state_dir
-    from qdeck._filter import PRIORITIES, Filter, explain, parse
-    from qdeck._formatting import counted, iso
-    from qdeck._hidden_characters import HIDDEN, escaped_json, is_shown, json_escape
+    from qdeck._model.verdict import findings_of
+    from qdeck._model.words import NATIVE, Code, State, Status
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft, new_body
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult, Verb
+    from qdeck._operations.new_jobs import new_job
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
-    from qdeck._operations.planfile import Plan, PlanWriter, load_plan
+    from qdeck._operations.planfile import Plan, PlanWriter, load_plan, own_plan
     from qdeck._operations.planindex import PlanIndex, Share, Shares
-    from qdeck._operations.pointed import difference
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
+    from qdeck._operations.selected_jobs import difference
+    from qdeck._private_files import Dropped, check_new_file, new_file, state_dir
     from qdeck._queue_names import QueueType
     from qdeck._redis import mask_url
     from qdeck._redis.commands import Program
@@ -64,6 +62,11 @@ if TYPE_CHECKING:
     from qdeck._rules.health_document import document as health_document
     from qdeck._schedules.cron_rule import CronRule
     from qdeck._schedules.model import MISSED, Definition, ScheduleRow
+    from qdeck._server.agent_tasks import AgentTask
+    from qdeck._server.history import Sample
+    from qdeck._server.queue_settings import MOST_REASON, actor
+    from qdeck._server.server_stats import ServerStats, SlowCommand
+    from qdeck._server.workers import served_only_by
     from qdeck._settings import Configuration, ContextSettings, Settings, Target, Thresholds
     from qdeck._settings import load as load_configuration
     from qdeck._settings import read_file as read_configuration
@@ -72,9 +75,9 @@ if TYPE_CHECKING:
     from qdeck._settings.purge_rules import PURGE_RULES, KnownRule, PurgeRule, Takes
     from qdeck._settings.save import Value as SettingValue
     from qdeck._settings.save import save as save_settings
-    from qdeck._settings.trust import add as trust_file
-    from qdeck._settings.trust import path_of as trusted_path
-    from qdeck._settings.trust import remove as distrust_file
+    from qdeck._settings.trusted_files import add as trust_file
+    from qdeck._settings.trusted_files import path_of as trusted_path
+    from qdeck._settings.trusted_files import remove as distrust_file
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
     from qdeck.adapters.groups import PART_MS, CountedGroup, Gathering, Group, Groups
@@ -87,6 +90,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.native.records import MOST_SHOWN
     from qdeck.adapters.native.walk import Needs, Walk
     from qdeck.adapters.plans import PlanEntry, StuckJob, shown
+    from qdeck.adapters.search import IdSearch
     from qdeck.admin._reader import AsyncReader, Reader
     from qdeck.admin._writer import AsyncWriter, Writer
 
@@ -98,6 +102,7 @@ __all__ = [
     "MASK",
     "MAX_UNDO_BYTES",
     "MISSED",
+    "MOST_REASON",
     "MOST_SHOWN",
     "NATIVE",
     "PART_MS",
@@ -138,6 +143,7 @@ __all__ = [
     "Headroom",
     "HealthReport",
     "HistoryEvent",
+    "IdSearch",
     "JobDetail",
     "JobFailure",
     "JobLocation",
@@ -155,8 +161,10 @@ __all__ = [
     "PlanWriter",
     "Program",
     "PurgeRule",
+    "QueuePause",
     "QueueRef",
     "QueueRow",
+    "QueueSettings",
     "QueueType",
     "Reader",
     "Sample",
@@ -192,6 +200,7 @@ __all__ = [
     "WorkerRow",
     "Writer",
     "actor",
+    "byte_size",
     "check_new_file",
     "concerns_all",
     "configure_masking",
@@ -200,6 +209,7 @@ __all__ = [
     "detail_of",
     "difference",
     "distrust_file",
+    "duration",
     "escaped_json",
     "explain",
     "findings_of",
@@ -211,6 +221,7 @@ __all__ = [
     "json_escape",
     "load_configuration",
     "load_plan",
+    "local_time",
     "make_adapter",
     "mask_payload",
     "mask_text",
@@ -220,12 +231,14 @@ __all__ = [
     "new_file",
     "new_job",
     "newest_first",
+    "own_plan",
     "parse",
     "purge_verb",
     "read_configuration",
     "read_payload",
     "read_rules",
     "save_settings",
+    "served_only_by",
     "shown",
     "state_dir",
     "trust_file",
@@ -235,29 +248,30 @@ __all__ = [
 
 _HOMES: Final = {
     "qdeck._redis": "mask_url",
-    "qdeck._deck.agent_tasks": "AgentTask",
-    "qdeck._deck.queue_settings": "actor",
-    "qdeck._deck.queue_ref": "Feature QueueRef has_feature",
-    "qdeck._deck.history": "Sample",
+    "qdeck._server.agent_tasks": "AgentTask",
+    "qdeck._server.queue_settings": "MOST_REASON actor",
+    "qdeck._server.workers": "served_only_by",
+    "qdeck._model.queue_ref": "Feature QueueRef has_feature",
+    "qdeck._server.history": "Sample",
     "qdeck.adapters.native": "newest_first",
-    "qdeck._deck.masking": "configure_masking=configure mask_text",
-    "qdeck._deck.model": (
-        "Check JobFailure Finding JobLocation HistoryEvent JobDetail JobRecord Page QueueRow ServerInfo Snapshot "
-        "Totals WorkerRow"
+    "qdeck._model.masking": "configure_masking=configure mask_text",
+    "qdeck._model.values": (
+        "Check JobFailure Finding JobLocation HistoryEvent JobDetail JobRecord Page QueuePause QueueRow QueueSettings "
+        "ServerInfo Snapshot Totals WorkerRow"
     ),
-    "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
-    "qdeck._deck.new_jobs": "new_job",
+    "qdeck._model.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
+    "qdeck._operations.new_jobs": "new_job",
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
-    "qdeck._deck.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
+    "qdeck._model.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
     "qdeck.adapters.native.records": "MOST_SHOWN",
-    "qdeck._deck.verdict": "findings_of",
-    "qdeck._deck.server_stats": "ServerStats SlowCommand",
-    "qdeck._deck.words": "Code NATIVE State Status",
+    "qdeck._model.verdict": "findings_of",
+    "qdeck._server.server_stats": "ServerStats SlowCommand",
+    "qdeck._model.words": "Code NATIVE State Status",
     "qdeck._engine.batch_transitions": "MAX_UNDO_BYTES",
     "qdeck._engine.codec": "UNKNOWN_TASK",
     "qdeck._engine.transitions": "NewJob",
     "qdeck._redis.commands": "Program",
-    "qdeck._files": "Dropped check_new_file new_file state_dir",
+    "qdeck._private_files": "Dropped check_new_file new_file state_dir",
     "qdeck._filter": "Filter PRIORITIES explain parse",
     "qdeck._hidden_characters": "HIDDEN escaped_json is_shown json_escape",
     "qdeck._adapter_names": "ADAPTERS is_adapter",
@@ -274,9 +288,9 @@ _HOMES: Final = {
     "qdeck.adapters.native.groups": "GroupWalk",
     "qdeck.adapters.native.dead_limits": "Headroom",
     "qdeck._operations.model": "Activity BatchResult Outcomes UndoResult Verb",
-    "qdeck._operations.planfile": "Plan PlanWriter load_plan",
+    "qdeck._operations.planfile": "Plan PlanWriter load_plan own_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",
-    "qdeck._operations.pointed": "difference",
+    "qdeck._operations.selected_jobs": "difference",
     "qdeck._operations.outcomes": "BatchOutcomes JobOutcome",
     "qdeck._operations.redrive": "ENOUGH TOO_MANY",
     "qdeck._operations.batches": "Batch",
@@ -294,8 +308,9 @@ _HOMES: Final = {
     "qdeck._settings.model": "UsedRule",
     "qdeck._settings.purge_rules": "KnownRule PURGE_RULES PurgeRule Takes",
     "qdeck._settings.save": "SettingValue=Value save_settings=save",
-    "qdeck._settings.trust": "distrust_file=remove trust_file=add trusted_path=path_of",
-    "qdeck._formatting": "counted iso",
+    "qdeck._settings.trusted_files": "distrust_file=remove trust_file=add trusted_path=path_of",
+    "qdeck.adapters.search": "IdSearch",
+    "qdeck._formatting": "byte_size counted duration iso local_time",
     "qdeck.admin._reader": "AsyncReader Reader",
     "qdeck.admin._writer": "AsyncWriter Writer",
 }

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from qdeck._adapter_names import ADAPTERS
-from qdeck._deck import native_queues
 from qdeck._errors import NotAllowed
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
 from qdeck._redis.program_methods import AsyncRunner, BlockingRunner, ProgramMethod
+from qdeck._server import native_queues
 from qdeck._settings.thresholds import Thresholds
 from qdeck.adapters.all import Adapters
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from qdeck._deck.model import QueueRef
+    from qdeck._model.values import QueueRef
     from qdeck._redis.commands import Program, Request
     from qdeck._settings import AdapterSettings, Target
 
 T = TypeVar("T")
 P = ParamSpec("P")
-# A reader reports a lost server at once, and its caller asks again; a write is seen through.
+# A reader reports a lost server at once, and its caller repeats the read; a write is repeated here.
 READ_PATIENCE_S: Final = 1.0
 WRITE_PATIENCE_S: Final = 15.0
 CONNECT_S: Final = 1.5
 
 
 class ClientOptions(TypedDict, total=False):
-    """What every client takes besides the URL."""
+    """Options of every client besides the URL."""
 
     thresholds: Thresholds | None
     adapters: Sequence[str]
@@ -48,7 +48,7 @@ class Client:
 
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         self.endpoint = Endpoint(_with_connect_timeout(url))
-        # The server must not count a read of qdeck as use of a queue.
+        # The server must not count a read by qdeck as use of a queue.
         self._untouched = replace(self.endpoint, untouched=True)
         self.thresholds = options.get("thresholds") or Thresholds()
         self.cache = native_queues.RefreshCache(thresholds=self.thresholds)
@@ -89,12 +89,12 @@ class Client:
 
     @property
     def unread(self) -> list[str]:
-        """What the last snapshot left out, with the reason."""
+        """The queues that the last snapshot left out, with the reason."""
         return self.adapters.unread
 
     @property
     def shared(self) -> frozenset[str]:
-        """The names that queues of several adapters have, as far as was looked."""
+        """The names that queues of several adapters have, as far as they were read."""
         return self.adapters.shared
 
     def label(self, queue: QueueRef) -> str:
@@ -102,22 +102,24 @@ class Client:
         return queue.label(self.shared)
 
     def why_not(self, adapter: str, verb: str, state: str) -> str:
-        """Return why an adapter cannot do something to a job in a state; empty when it can."""
+        """Return why an adapter cannot apply a verb to a job in a state; empty when it can."""
         return self.adapters.why_not(adapter, verb, state)
 
     def why_not_watch(self, adapter: str) -> str:
-        """Return why the outcomes of an adapter's retried jobs cannot be seen; empty when they can."""
+        """Return why an adapter cannot report the outcomes of retried jobs; empty when it can."""
         return self.adapters.why_not_watch(adapter)
 
     _production: tuple[Target, ...] = ()  # servers that this one must not be; a writer compares them before it writes
 
     def _before_write(self) -> None:
         """Raise unless this client may write."""
-        raise NotAllowed("a reader tried to write", hint="this is a fault of qdeck: please report it")
+        raise NotAllowed("a reader sent a request that writes", hint="This is a bug in qdeck: please report it.")
 
     def _need_read(self, request: Request) -> None:
         if not request.reads:
-            raise NotAllowed("a read tried to write", hint="this is a fault of qdeck: please report it")
+            raise NotAllowed(
+                "a reading method sent a request that writes", hint="This is a bug in qdeck: please report it."
+            )
 
 
 class Blocking(Client, BlockingRunner):
@@ -143,11 +145,11 @@ class Blocking(Client, BlockingRunner):
 
     @property
     def local_clock(self) -> bool:
-        """Whether the server's clock may not be read: then ages are by this machine's."""
+        """Whether the server's clock cannot be read: then ages use this machine's clock."""
         return self._reading.clock_denied or self._writing.clock_denied
 
     def run(self, program: Program[T]) -> T:
-        """Run a program that only reads; one that would write is stopped before that is sent."""
+        """Run a program that only reads; a request that writes is refused before it is sent."""
         return self._reading.run(program)
 
     def _run_write(self, program: Program[T]) -> T:
@@ -178,11 +180,11 @@ class Asynchronous(Client, AsyncRunner):
 
     @property
     def local_clock(self) -> bool:
-        """Whether the server's clock may not be read: then ages are by this machine's."""
+        """Whether the server's clock cannot be read: then ages use this machine's clock."""
         return any(client.clock_denied for client in self._loop_clients())
 
     async def run(self, program: Program[T]) -> T:
-        """Run a program that only reads; one that would write is stopped before that is sent."""
+        """Run a program that only reads; a request that writes is refused before it is sent."""
         return await self._loop_clients()[0].run(program)
 
     async def _run_write(self, program: Program[T]) -> T:
@@ -219,7 +221,9 @@ class writes(ProgramMethod[P, T]):  # noqa: N801 - a decorator
 
 
 def _with_connect_timeout(url: str) -> str:
-    """The URL with a short time to connect, unless it names one: an operator should not wait for an absent server."""
+    """Return the URL with a short time to connect, unless it names one, so that an operator does not wait for a server
+    that is down.
+    """
     if "socket_connect_timeout=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}socket_connect_timeout={CONNECT_S}"

@@ -1,12 +1,12 @@
-"""Dry runs, and what happened to the jobs of a plan afterwards."""
+"""Dry runs, and the outcomes of the jobs of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qdeck._deck.model import QueueRef, State
 from qdeck._errors import InvalidOption
+from qdeck._model.values import QueueRef, State
 from qdeck.adapters.native import ALL_STATES
 from qdeck.admin._client import Client, reads
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from qdeck._deck.model import JobRecord
-    from qdeck._deck.reasons import Skip
     from qdeck._filter import Filter
+    from qdeck._model.reasons import Skip
+    from qdeck._model.values import JobRecord
     from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, Outcomes, Verb
@@ -31,21 +31,21 @@ States = str | Sequence[str]
 
 
 class Plans(Client):
-    """The methods of a reader that plan operations, and those that return what came of them."""
+    """The methods of a reader that plan operations, and those that return their outcomes."""
 
     @reads
     def activity(self, since_ms: int | None = None) -> Program[list[Activity]]:
-        """Return the log of operations, oldest first."""
-        from qdeck._operations import activity
+        """Return the log of operations, oldest first, with those that are running or were interrupted."""
+        from qdeck._operations import activity, interrupted
 
-        return activity.read(since_ms)
+        return interrupted.with_open(self.adapters, activity.read(since_ms), since_ms)
 
     @reads
     def recent_activity(self, most: int = 500) -> Program[list[Activity]]:
-        """Return the last operations, newest first."""
-        from qdeck._operations import activity
+        """Return the last operations, newest first, with those that are running or were interrupted."""
+        from qdeck._operations import activity, interrupted
 
-        return activity.newest(most)
+        return interrupted.with_open(self.adapters, activity.newest(most), newest_first=True)
 
     @reads
     def batch_outcomes(self, batch: str) -> Program[BatchOutcomes]:
@@ -60,6 +60,22 @@ class Plans(Client):
         from qdeck._operations import batches
 
         return batches.read()
+
+    @reads
+    def interrupted(self) -> Program[tuple[list[Batch], int | None]]:
+        """Return the batches of this user whose process ended before they did, and after how many ms to read them
+        again.
+        """
+        from qdeck._operations import interrupted
+
+        return interrupted.own(self.adapters)
+
+    @reads
+    def find_batch(self, batch: str | None = None) -> Program[Batch]:
+        """Return the batch that `undo` of the same argument would revert, with what it did."""
+        from qdeck._operations import undoing
+
+        return undoing.find_counted(self.adapters, batch)
 
     @reads
     def plan(
@@ -78,9 +94,9 @@ class Plans(Client):
         progress: Callable[[int, int], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> Program[Plan]:
-        """Return exactly what a verb would do to the jobs named, or to all that match, of some queues or of all.
+        """Return exactly what a verb would do to the named jobs, or to all matching jobs, of some queues or of all.
 
-        With `stuck` only running jobs that are stuck are taken.
+        With `stuck`, only stuck running jobs are taken.
         """
         from qdeck._operations import planning
         from qdeck._operations.request import PlanRequest
@@ -105,10 +121,10 @@ class Plans(Client):
         target: str | None = None,
         reason: str = "",
     ) -> Program[tuple[Plan, list[Skip]]]:
-        """Return the plan over jobs as they were shown; one that changed since is not in it but among the skipped."""
-        from qdeck._operations import pointed
+        """Return the plan of jobs as they were shown; one that changed since then is among the skipped."""
+        from qdeck._operations import selected_jobs
 
-        return pointed.plan(
+        return selected_jobs.plan(
             self.address, self.adapters, jobs, _verb(verb), priority=priority, target=target, reason=reason,
             db=self.endpoint.db,
         )  # fmt: skip
@@ -127,10 +143,10 @@ class Plans(Client):
         cancelled: Callable[[], bool] | None = None,
         watch: Watch | None = None,
     ) -> Program[Plan]:
-        """Return exactly what a purge by these rules would remove; without rules, by all that need not be named.
+        """Return exactly what a purge by these rules would remove; without rules, by the default ones.
 
-        `progress` receives how many jobs were looked at and how many were taken; `watch` receives each slice: the
-        queue, the rule, how many jobs were looked at, the entries, and whether it was the last slice.
+        `progress` receives how many jobs were read and how many were taken; `watch` receives each slice: the queue, the
+        rule, how many jobs were read, the entries, and whether it was the last slice.
         """
         from qdeck._operations import planning
         from qdeck._operations.model import PLAN_LIFE_MS, Verb
@@ -161,7 +177,7 @@ class Plans(Client):
         return outcomes.of_sample(plan, self.adapters, most)
 
     def outcome_evidence(self, plan: Plan) -> str:
-        """Return how much is known of the outcomes of a plan's jobs, in words; empty where all are."""
+        """Return a sentence on how complete the outcomes of a plan's jobs are; empty where they are complete."""
         from qdeck._operations.outcomes import PlanOutcomes
 
         return PlanOutcomes(plan, self.adapters).evidence
@@ -173,19 +189,19 @@ class Plans(Client):
 
         ref, adapter = yield from self.adapters.resolve(queue)
         if why := adapter.why_not("edit"):
-            raise InvalidOption(why, hint="an entry is changed by its own system")
+            raise InvalidOption(why, hint="Edit its entries in their own system.")
         return (yield from editing.read_draft(ref.name, job_id))
 
 
 def need_states(given: States | None) -> tuple[State, ...]:
-    """Return the states that are named, all when none is."""
+    """Return the named states, all when none is named."""
     if given is None:
         return ALL_STATES
     words = [given] if isinstance(given, str) else given
     try:
         return tuple(State(word) for word in words)
     except ValueError as error:
-        raise InvalidOption(f"{error}", hint=f"states are: {', '.join(State)}") from error
+        raise InvalidOption(f"{error}", hint=f"Use one of: {', '.join(State)}") from error
 
 
 def names(queues: Queues) -> tuple[str | QueueRef, ...]:
@@ -206,4 +222,4 @@ def _verb(verb: str | Verb) -> Verb:
     try:
         return Verb(verb)
     except ValueError as error:
-        raise InvalidOption(f"{error}", hint=f"verbs are: {', '.join(Verb)}") from error
+        raise InvalidOption(f"{error}", hint=f"Use one of: {', '.join(Verb)}") from error

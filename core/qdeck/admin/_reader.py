@@ -1,40 +1,53 @@
-"""What an operator sees: every queue of a server, its jobs, dead letters, workers, schedules, health, and dry runs.
+"""Readers: every queue of a server, its jobs, dead letters, workers, schedules, health, and dry runs.
 
-A reader has no method that writes. What only some methods need is imported in them: most commands read once, and are
-over before the rest were loaded.
+A reader has no method that writes. What only some methods need is imported in them: most commands read once, and end
+before the rest would be loaded.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import native_queues
-from qdeck._deck.page_walk import PageWalk
+from qdeck._model.queue_ref import Feature
+from qdeck._server import native_queues
 from qdeck.adapters.native import SLICE
 from qdeck.admin._client import Asynchronous, Blocking, reads
+from qdeck.admin._page_walk import PageWalk
 from qdeck.admin._plans import Plans, Queues, States, names, need_states, parsed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from qdeck._deck.agent_tasks import AgentTask
-    from qdeck._deck.history import Sample
-    from qdeck._deck.model import Finding, JobDetail, JobLocation, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
-    from qdeck._deck.server_stats import ServerStats
     from qdeck._filter import Filter
+    from qdeck._model.values import (
+        Finding,
+        JobDetail,
+        JobLocation,
+        JobRecord,
+        Page,
+        QueuePause,
+        QueueRef,
+        Snapshot,
+        State,
+        WorkerRow,
+    )
     from qdeck._redis.commands import Program
     from qdeck._rules.doctor import Diagnosis
     from qdeck._rules.health import HealthReport
     from qdeck._schedules.model import Definition, ScheduleRow
+    from qdeck._server.agent_tasks import AgentTask
+    from qdeck._server.history import Sample
+    from qdeck._server.server_stats import ServerStats
     from qdeck._settings import Configuration, Target
     from qdeck._settings.limits import Limits
     from qdeck.adapters.groups import CountedGroup, Groups
     from qdeck.adapters.native.dead_limits import Headroom
     from qdeck.adapters.native.groups import GroupWalk
+    from qdeck.adapters.native.list_window import Stretch
     from qdeck.adapters.native.queue_details import CloseUp
     from qdeck.adapters.native.walk import Walk as FilterWalk
-    from qdeck.adapters.native.window import Stretch
     from qdeck.adapters.plans import StuckJob
+    from qdeck.adapters.search import IdSearch
     from qdeck.messages._cleaning import Cleaning
     from qdeck.messages._task_pages import QueuePage, TaskPage
 
@@ -44,7 +57,9 @@ class Reads(Plans):
 
     @reads
     def snapshot(self, visible: Collection[QueueRef] | None = None) -> Program[Snapshot]:
-        """Return all queues as they are now. `visible` names those whose expensive numbers are wanted; else all."""
+        """Return all queues as they are now. `visible` names the queues whose expensive numbers are read; by default
+        all.
+        """
         return self.adapters.look(visible)
 
     @reads
@@ -61,8 +76,8 @@ class Reads(Plans):
     ) -> Program[Page]:
         """Return the next slice of a list of jobs, by default of every state; `cursor` is that of the page before.
 
-        At most `most` entries (500) are looked at, and those that match `where` come back: an empty page is not the
-        end, a cursor of None is. Without `bodies` the payloads are not read.
+        At most `most` entries (500) are read, and those that match `where` are returned: an empty page is not the end,
+        a cursor of None is. Without `bodies` the payloads are not read.
         """
         from qdeck.adapters.model import ALL, Part
 
@@ -91,9 +106,9 @@ class Reads(Plans):
 
     @reads
     def resolve(self, queue: str | QueueRef) -> Program[QueueRef]:
-        """Return the queue that is meant by a name or by `adapter/name`; raise for one that is not there.
+        """Return the queue of a name or of `adapter/name`; raise for one that does not exist.
 
-        A name that queues of several adapters have is refused, with the choices.
+        A name that queues of several adapters have is refused; the hint has the choices.
         """
         return self._need(queue)
 
@@ -103,6 +118,16 @@ class Reads(Plans):
         return ref
 
     @reads
+    def pause_of(self, queue: str | QueueRef) -> Program[QueuePause | None]:
+        """Return who paused a queue, when and why; None when it is not paused, or its system does not store it."""
+        from qdeck._server import queue_settings
+
+        ref, adapter = yield from self.adapters.resolve(queue)
+        if Feature.PAUSE not in adapter.features:
+            return None
+        return (yield from queue_settings.read_pause(self.cache, ref.name))
+
+    @reads
     def job(self, queue: str | QueueRef, job_id: str) -> Program[JobDetail]:
         """Return all that is known of one job."""
         ref, adapter = yield from self.adapters.resolve(queue)
@@ -110,15 +135,25 @@ class Reads(Plans):
 
     @reads
     def jobs_now(self, queue: str, job_ids: Sequence[str]) -> Program[list[JobRecord | None]]:
-        """Return these jobs of a native queue in whatever state they are; None for one that is gone."""
-        from qdeck.adapters.native import window
+        """Return these jobs of a native queue in their current states; None for one that is gone."""
+        from qdeck.adapters.native import list_window
 
-        return window.read_some(queue, job_ids)
+        return list_window.read_some(queue, job_ids)
 
     @reads
-    def find(self, job_id: str, unread: list[str] | None = None) -> Program[list[JobLocation]]:
-        """Return where a job is, of every queue. Queues that cannot be read are added to `unread`."""
-        return self.adapters.find(job_id, [] if unread is None else unread)
+    def find(self, job_id: str | IdSearch, unread: list[str] | None = None) -> Program[list[JobLocation]]:
+        """Return where the jobs of an id are, in every queue.
+
+        The id is that of a job, a task or a correlation, or the name of a job. States are searched by id first, then
+        the queues are read. Queues that cannot be read are added to `unread`; an `IdSearch` has them, too, reports
+        progress and names the queues that it read in part.
+        """
+        from qdeck.adapters.search import IdSearch
+
+        search = job_id if isinstance(job_id, IdSearch) else IdSearch(wanted=job_id)
+        if unread is not None:
+            search.unread = unread
+        return self.adapters.find(search)
 
     @reads
     def stretch(
@@ -132,43 +167,43 @@ class Reads(Plans):
         around: str | None = None,
     ) -> Program[Stretch]:
         """Return the jobs at these places of a native list, or at the places around one of them."""
-        from qdeck.adapters.native import window
+        from qdeck.adapters.native import list_window
 
-        return window.read_stretch(queue, state, first, most, newest=newest, around=around)
+        return list_window.read_stretch(queue, state, first, most, newest=newest, around=around)
 
     @reads
     def stretch_after(
         self, queue: str, state: str, met: Sequence[str], until: str, last: int, *, newest: bool | None = None
     ) -> Program[Stretch]:
         """Return the next jobs of a native list behind those in `met`, up to `until`."""
-        from qdeck.adapters.native import window
+        from qdeck.adapters.native import list_window
 
-        return window.read_onward(queue, state, met, until, last, newest=newest)
+        return list_window.read_onward(queue, state, met, until, last, newest=newest)
 
     @reads
     def present(self, queue: str, state: str, job_ids: Sequence[str]) -> Program[list[bool]]:
         """Return which of these jobs are still in a native list."""
-        from qdeck.adapters.native import window
+        from qdeck.adapters.native import list_window
 
-        return window.read_present(queue, state, job_ids)
+        return list_window.read_present(queue, state, job_ids)
 
     @reads
     def filtered(self, walk: FilterWalk) -> Program[list[str] | None]:
-        """Return the ids of the next matches of a walk through a native list; None at its end."""
+        """Return the ids of the next matches of a walk through a native list; None at the end."""
         rows = yield from walk.page()
         return None if rows is None else [row.id for row in rows]
 
     @reads
     def histories(self, queues: Sequence[str], *, seconds: float = 3600) -> Program[dict[str, list[Sample]]]:
-        """Return what an agent saw of each of these queues, oldest first."""
-        from qdeck._deck import history
+        """Return the samples that agents took of each of these queues, oldest first."""
+        from qdeck._server import history
 
         return history.read_history(queues, seconds=seconds)
 
     @reads
     def history(self, queue: str, *, seconds: float = 86_400) -> Program[list[Sample]]:
-        """Return what an agent saw of a queue, oldest first; raises where there is no such queue."""
-        from qdeck._deck import history
+        """Return the samples that agents took of a queue, oldest first; raise for an unknown queue."""
+        from qdeck._server import history
 
         yield from native_queues.need_queue(self.cache, queue)
         return (yield from history.read_history([queue], seconds=seconds))[queue]
@@ -187,7 +222,7 @@ class Reads(Plans):
 
     @reads
     def dead_limits(self, queues: Sequence[str]) -> Program[list[Headroom]]:
-        """Return how near the dead letters of each of these native queues are to its limits."""
+        """Return how close the dead letters of each of these native queues are to its limits."""
         from qdeck.adapters.native import dead_limits
 
         return dead_limits.read_headroom(queues)
@@ -201,7 +236,7 @@ class Reads(Plans):
         most_read: int | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> Program[Groups]:
-        """Return the dead letters of some queues, or of all, in groups by error class and shape of message."""
+        """Return the dead letters of some queues, or of all, in groups of one signature."""
         from qdeck._operations import groups
 
         return groups.all_groups(self.adapters, names(queues), parsed(where), most_read=most_read, cancelled=cancelled)
@@ -230,16 +265,16 @@ class Reads(Plans):
     @reads
     def related(self, queue: str, refs: Iterable[str]) -> Program[Mapping[str, JobRecord]]:
         """Return the jobs that a job of this queue waits for, or that wait for it."""
-        from qdeck.adapters.native import related
+        from qdeck.adapters.native import related_jobs
 
-        return related.read_related(queue, refs)
+        return related_jobs.read_related(queue, refs)
 
     @reads
     def same_failure(self, queue: str, job_id: str) -> Program[CountedGroup | None]:
         """Return the group of dead letters that a job belongs to."""
-        from qdeck.adapters.native import related
+        from qdeck.adapters.native import related_jobs
 
-        return related.read_kin(queue, job_id)
+        return related_jobs.read_kin(queue, job_id)
 
     @reads
     def stuck(
@@ -254,7 +289,7 @@ class Reads(Plans):
     ) -> Program[list[StuckJob]]:
         """Return the stuck jobs of some queues, or of all, each with the reason.
 
-        With `each` they are handed over page by page, however many, and none is kept. Queues that cannot be read are
+        With `each` they are passed on page by page, however many, and none is kept. Queues that cannot be read are
         added to `unread`.
         """
         from qdeck._operations import stuck
@@ -275,9 +310,9 @@ class Reads(Plans):
         limit: int,
         most_read: int,
     ) -> Program[tuple[list[StuckJob], bool]]:
-        """Return the first stuck jobs that run in a native queue, and whether all that run were looked at.
+        """Return the first stuck jobs that run in a native queue, and whether all that run were read.
 
-        For those who have the workers and the server's clock; about `most_read` running jobs are looked at.
+        The caller has the workers and the server's clock; about `most_read` running jobs are read.
         """
         from qdeck.adapters.native import stuck
 
@@ -308,22 +343,22 @@ class Reads(Plans):
 
     @reads
     def agent_tasks(self, names: Sequence[str]) -> Program[list[AgentTask]]:
-        """Return the last run of each of these tasks of the agent."""
-        from qdeck._deck import agent_tasks
+        """Return the last run of each of these maintenance tasks."""
+        from qdeck._server import agent_tasks
 
         return agent_tasks.read(names)
 
     @reads
     def vitals(self) -> Program[ServerStats]:
-        """Return what the server says of itself: INFO and the newest entries of the slow log."""
-        from qdeck._deck import server_stats
+        """Return the server's statistics: INFO and the newest entries of the slow log."""
+        from qdeck._server import server_stats
 
         return server_stats.read_stats()
 
     @reads
     def count_keys(self) -> Program[int | None]:
-        """Return how many keys the server has; None where that may not be asked."""
-        from qdeck._deck import server_stats
+        """Return how many keys the server has; None without the right to count them."""
+        from qdeck._server import server_stats
 
         return server_stats.count_keys()
 
@@ -337,8 +372,8 @@ class Reads(Plans):
 
     @reads
     def dated(self, findings: Sequence[Finding], now_ms: int) -> Program[tuple[Finding, ...]]:
-        """Return the findings, each with since when it holds where an agent noted it."""
-        from qdeck._deck import finding_times
+        """Return the findings, each with the time since when it holds if an agent recorded it."""
+        from qdeck._server import finding_times
 
         return finding_times.dated(findings, self.thresholds, now_ms)
 
@@ -365,9 +400,9 @@ class Reads(Plans):
 
     @reads
     def search_temporary(self, cleaning: Cleaning) -> Program[bool]:
-        """Look through one more slice for temporary queues that a cleaning would remove; return whether there is more.
+        """Search one more slice for temporary queues that a cleaning would remove; return whether there is more.
 
-        The cleaning has to be a dry run: its report is what was found.
+        The cleaning has to be a dry run; its report has the result.
         """
         return cleaning.step()
 
@@ -388,7 +423,7 @@ class Reader(Reads, Blocking):
 
         `ready` is in the order in which it will run, jobs that ended start with the newest.
         """
-        states, wanted = need_states(state), parsed(where)  # errors are raised before the first job is asked for
+        states, wanted = need_states(state), parsed(where)  # errors are raised before the first job is requested
         return self._walk(self.run(self._need(queue)), states, wanted, PageWalk(limit), newest)
 
     def _walk(

@@ -1,11 +1,11 @@
-"""What an operator does: applies plans, undoes batches, pauses and limits queues, edits jobs, keeps schedules."""
+"""Writers: apply plans, undo batches, pause and limit queues, edit jobs, change schedules."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from qdeck._deck.queue_ref import Feature
 from qdeck._errors import InvalidOption, NotAllowed
+from qdeck._model.queue_ref import Feature
 from qdeck.admin._client import ClientOptions, writes
 from qdeck.admin._reader import AsyncReader, Reader, Reads
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from qdeck._deck.model import QueueRef, QueueSettings
     from qdeck._engine.transitions import EnqueueResult
+    from qdeck._model.values import QueueRef, QueueSettings
     from qdeck._operations.applying import ApplyOptions
+    from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.planfile import Plan
@@ -36,15 +37,15 @@ class Writes(Reads):
     _refused: NotAllowed | None = None
 
     def need_writable(self) -> None:
-        """Raise when this is a server of production that may not be written to; compared before the first write."""
+        """Raise when this is a production server that may not be written to; compared before the first write."""
         self._before_write()
 
     def _before_write(self) -> None:
         if self._refused is not None:
-            raise NotAllowed(f"{self.address} is open read-only", hint=self._refused.hint)
+            raise NotAllowed.read_only(self.address, hint=self._refused.hint)
         if not self._production:
             return
-        from qdeck._deck import server_identity
+        from qdeck._server import server_identity
 
         try:
             server_identity.check(self.endpoint, self._production)
@@ -55,11 +56,11 @@ class Writes(Reads):
 
     @writes
     def apply(self, plan: Plan, **options: Unpack[ApplyOptions]) -> Program[BatchResult]:
-        """Do what a plan says, to each entry that still is as the plan saw it; go on where an earlier run ended.
+        """Apply a plan to each entry that is unchanged since it was made; continue where an earlier run ended.
 
-        A plan whose file was changed since it was made is refused. At most `rate` entries a second; `progress`
+        A plan whose file was changed since it was made is refused. `rate` limits the entries a second; `progress`
         receives the totals after each slice; `cancelled` ends it when it returns true; `keep_bytes` and `keep_ms`
-        limit what is kept to undo it.
+        limit what is kept for undo.
         """
         from qdeck._operations import applying
 
@@ -96,14 +97,21 @@ class Writes(Reads):
         progress: Callable[[int], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> Program[UndoResult]:
-        """Revert a batch, without an id the last one of this user. Twice is once."""
+        """Undo a batch, without an id the last one of this user. Undoing it twice has the effect of once."""
         from qdeck._operations import undoing
 
         return undoing.undo_steps(self.adapters, batch, progress=progress, cancelled=cancelled)
 
     @writes
+    def close_interrupted(self) -> Program[list[Batch]]:
+        """Count and log the batches whose process ended before they did; return those that were closed now."""
+        from qdeck._operations import interrupted
+
+        return interrupted.close_all(self.adapters)
+
+    @writes
     def edit(self, draft: Draft, text: str | bytes, reason: str = "") -> Program[BatchResult]:
-        """Give a job the payload in `text`, and let it run again when it was dead."""
+        """Give a job the payload in `text`, and retry it when it was dead."""
         from qdeck._operations import editing
 
         return editing.apply_edit(draft, editing.new_body(draft, text), reason, self.adapters.shared)
@@ -126,8 +134,8 @@ class Writes(Reads):
         after: Iterable[str] = (),
         tags: Iterable[str] = (),
     ) -> Program[EnqueueResult]:
-        """Make a job of a task given by name; the options that an app declares for the task are not known here."""
-        from qdeck._deck import new_jobs
+        """Enqueue a job of a task given by name; the options that an app declares for the task are unknown here."""
+        from qdeck._operations import new_jobs
 
         where = _queue_name(queue)
         job = new_jobs.new_job(
@@ -137,36 +145,41 @@ class Writes(Reads):
         return new_jobs.enqueue(where, job)
 
     @writes
-    def pause(self, queue: str | QueueRef) -> Program[QueueSettings]:
-        """Pause a queue: its workers start nothing more from it until it is resumed."""
-        return self._set_paused(queue, paused=True)
+    def pause(self, queue: str | QueueRef, *, reason: str = "") -> Program[QueueSettings]:
+        """Pause a queue: workers claim no more of its jobs until it is resumed. The user, the time and the reason
+        are stored.
+        """
+        from qdeck._server import activity_log, queue_settings
+
+        ref = yield from self._having(Feature.PAUSE, queue, "pause")
+        program = queue_settings.pause(self.cache, ref.name, reason)
+        noted = activity_log.logged(
+            program, "pause", queues=[self.label(ref)], reason=reason, unless=lambda left: not left.changed
+        )
+        return (yield from noted)
 
     @writes
     def resume(self, queue: str | QueueRef) -> Program[QueueSettings]:
         """Resume a paused queue."""
-        return self._set_paused(queue, paused=False)
+        from qdeck._server import activity_log, queue_settings
 
-    def _set_paused(self, queue: str | QueueRef, *, paused: bool) -> Program[QueueSettings]:
-        from qdeck._deck import activity_log, queue_settings
-
-        verb = "pause" if paused else "resume"
-        ref = yield from self._having(Feature.PAUSE, queue, verb)
-        program = queue_settings.set_paused(self.cache, ref.name, paused=paused)
-        noted = activity_log.logged(program, verb, queues=[self.label(ref)], unless=lambda left: not left.changed)
+        ref = yield from self._having(Feature.PAUSE, queue, "resume")
+        program = queue_settings.resume(self.cache, ref.name)
+        noted = activity_log.logged(program, "resume", queues=[self.label(ref)], unless=lambda left: not left.changed)
         return (yield from noted)
 
     def _having(self, feature: Feature, queue: str | QueueRef, verb: str) -> Program[QueueRef]:
         ref, adapter = yield from self.adapters.resolve(queue)
         if feature not in adapter.features:
-            raise InvalidOption(f"{adapter.name} has nothing like {verb}", hint="name a native queue")
+            raise InvalidOption(f"{adapter.name} does not support {verb}", hint="Name a native queue.")
         return ref
 
     @writes
     def limit(
         self, queue: str | QueueRef, *, running: int | None = None, rate: tuple[int, float] | None = None
     ) -> Program[None]:
-        """Set how many jobs of a queue run at once, and how many start in so many seconds; None is no limit."""
-        from qdeck._deck import activity_log, queue_settings
+        """Set how many jobs of a queue run at once, and how many start within some seconds; None removes a limit."""
+        from qdeck._server import activity_log, queue_settings
 
         ref = yield from self._having(Feature.DETAILS, queue, "limit")
         program = queue_settings.set_limits(self.cache, ref.name, running=running, rate=rate)
@@ -177,8 +190,8 @@ class Writes(Reads):
 
     @writes
     def order_worker(self, worker: str, what: str) -> Program[None]:
-        """Ask a worker to be `quiet` (finish what it has, take nothing new) or to `stop`."""
-        from qdeck._deck import activity_log, workers
+        """Request a worker to be `quiet` (finish its jobs, claim no more), to `resume` from that, or to `stop`."""
+        from qdeck._server import activity_log, workers
 
         return activity_log.logged(workers.order(worker, what), what, detail=f"worker {worker}")
 
@@ -198,8 +211,9 @@ class Writes(Reads):
         retries: int | None = None,
         tags: Sequence[str] = (),
     ) -> Program[str]:
-        """Store a schedule: `made`, `changed`, or `same` when it was there already."""
-        from qdeck._deck import activity_log, schedule_changes
+        """Store a schedule: `made`, `changed`, or `same` when it existed."""
+        from qdeck._operations import schedule_changes
+        from qdeck._server import activity_log
 
         program = schedule_changes.add(
             name, _queue_name(queue), task, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs,
@@ -221,8 +235,9 @@ class Writes(Reads):
         retries: int | None = None,
         tags: Sequence[str] = (),
     ) -> Program[Definition]:
-        """Change a schedule; what is not given stays."""
-        from qdeck._deck import activity_log, schedule_changes
+        """Change a schedule; options that are not given stay unchanged."""
+        from qdeck._operations import schedule_changes
+        from qdeck._server import activity_log
 
         program = schedule_changes.edit(
             name, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs, priority=priority, retries=retries,
@@ -232,25 +247,25 @@ class Writes(Reads):
 
     @writes
     def remove_schedule(self, name: str) -> Program[None]:
-        """Remove a schedule. Jobs that it made stay."""
-        from qdeck._deck import activity_log
+        """Remove a schedule. Its jobs stay."""
         from qdeck._schedules import store
+        from qdeck._server import activity_log
 
         return activity_log.logged_schedule(store.remove(name), "remove", name)
 
     @writes
     def run_schedule(self, name: str) -> Program[str]:
-        """Make the job of a schedule now; return its id."""
-        from qdeck._deck import activity_log
+        """Enqueue the job of a schedule now; return its id."""
         from qdeck._schedules import store
+        from qdeck._server import activity_log
 
         return activity_log.logged_schedule(store.run_now(name), "run", name)
 
     @writes
     def enable_schedule(self, name: str, enabled: bool) -> Program[bool]:
         """Resume or pause a schedule; return whether that changed anything."""
-        from qdeck._deck import activity_log
         from qdeck._schedules import store
+        from qdeck._server import activity_log
 
         return activity_log.logged_schedule(store.enable(name, enabled), "resume" if enabled else "pause", name)
 

@@ -1,4 +1,4 @@
-"""Which functions a worker of the IFDB facade may call, and what it calls them with."""
+"""The functions that a worker of the IFDB facade may call, and their arguments."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _log = logging.getLogger("qdeck.compat.ifdb")
 
 
 def check_function(func: Callable[..., Any]) -> str:
-    """The name by which a worker finds a function: that of its module and its own."""
+    """Return the name of a function with its module, by which a worker finds it."""
     module, name = getattr(func, "__module__", None), getattr(func, "__name__", None)
     if not callable(func) or not module or not name or getattr(func, "__qualname__", name) != name:
         raise InvalidOption(
-            f"{func!r} cannot be a task", hint="give a function that stands in a module, not a method or a lambda"
+            f"{func!r} cannot be a task", hint="Give a function that stands in a module, not a method or a lambda."
         )
     return f"{module}.{name}"
 
@@ -44,7 +44,7 @@ class Functions(dict[str, Task[Any, Any]]):
         self._modules = {module.__name__: module for module in modules}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The task of a function, when it stands in one of the modules."""
+        """Return the task of a function, when it stands in one of the modules."""
         if name not in self:
             found = self._find(name)
             if found is None:
@@ -53,7 +53,7 @@ class Functions(dict[str, Task[Any, Any]]):
         return self[name]
 
     def __iter__(self) -> Iterator[str]:
-        """All that a worker may run, found already or not."""
+        """Yield everything that a worker may run, found already or not."""
         for where, module in self._modules.items():
             yield from (f"{where}.{own}" for own in list(vars(module)) if self._find(f"{where}.{own}") is not None)
 
@@ -61,14 +61,14 @@ class Functions(dict[str, Task[Any, Any]]):
         where, _, own = name.rpartition(".")
         module = self._modules.get(where)
         found = None if module is None else vars(module).get(own)
-        # What the module only imported is not its own: `from os import system` offers nobody a shell.
+        # Names that the module only imported are not its own: `from os import system` must not offer a shell.
         if callable(found) and not isinstance(found, type) and getattr(found, "__module__", None) == where:
             return found  # type: ignore[no-any-return]  # a module holds anything
         return None
 
 
 def _adapted(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Calls a failure handler as IFDB did: with the task and what it was to call. Logs as its worker did."""
+    """Call a failure handler as IFDB did, with the task and its call; log as its worker did."""
     if inspect.iscoroutinefunction(func):
 
         @functools.wraps(func)
@@ -92,7 +92,7 @@ def _adapted(func: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def _logged(func: Callable[..., Any]) -> Iterator[None]:
-    """Logs the name of the task, and its failure with the trace; into the task's own log too."""
+    """Log the name of the task, and its failure with the traceback, also into the task's own log."""
     job = current_job()
     name = (job.name or job.task) if job is not None else f"{func.__module__}.{func.__name__}"
     _log.info("Executing task: %s", name)
@@ -111,7 +111,7 @@ def _now() -> str:
 
 
 def _arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    # A Failure never comes out of a payload: only the worker makes one.
+    # A payload never holds a Failure: only the worker makes one.
     if len(args) == 1 and isinstance(args[0], Failure):
         record = TaskRecord.of(args[0])
         return record, record.call
@@ -119,7 +119,7 @@ def _arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _tidy_connections() -> None:
-    """Django closes database connections at the end of a request; here the end of a task is that."""
+    """Close Django's database connections at the end of a task, as Django does at the end of a request."""
     db = sys.modules.get("django.db")
     if db is not None:
         db.close_old_connections()

@@ -1,4 +1,4 @@
-"""What callers of the IFDB facade get: a handle on what they enqueued, and a failed task for its handler."""
+"""The values of the IFDB facade: a handle on an enqueued task, and a failed task for its handler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from qdeck._engine import keys
 from qdeck._job import look
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 
 if TYPE_CHECKING:
     from qdeck._app import App
@@ -26,7 +26,7 @@ class Enqueued(str):
     created: bool
 
     def __new__(cls, app: App, job_id: str, name: str, created: bool) -> Self:
-        """Makes the id of a task that is on the server of that app."""
+        """Return the id of a task on the server of that app."""
         made = super().__new__(cls, job_id)
         made._app, made.name, made.created = app, name, created
         return made
@@ -45,7 +45,7 @@ class Enqueued(str):
 
     @property
     def pending(self) -> bool:
-        """Whether it is still to run: at once, later, or after another."""
+        """Whether it has not run yet: it runs at once, later, or after another."""
         return self.state in ("ready", "delayed", "blocked")
 
     @property
@@ -55,7 +55,7 @@ class Enqueued(str):
 
     @property
     def fail(self) -> bool:
-        """Whether it has failed for good."""
+        """Whether it has failed and is not retried."""
         return self.state == "dead"
 
     @property
@@ -66,13 +66,13 @@ class Enqueued(str):
 
 def _read_log(queue: str, job_id: str) -> Program[bytes]:
     key = keys.key(queue, "log")
-    [text] = yield ask((b"HGET", key, job_id), key=key)
+    [text] = yield with_errors((b"HGET", key, job_id), key=key)
     return text if isinstance(text, bytes) else b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRecord:
-    """A task that failed for good, as its failure handler gets it, with the fields of IFDB's own record."""
+    """A task that failed and is not retried, as its failure handler gets it, with the fields of IFDB's own record."""
 
     id: str
     name: str
@@ -95,7 +95,7 @@ class TaskRecord:
 
     @classmethod
     def of(cls, failure: Failure) -> Self:
-        """The record of a job that died."""
+        """Return the record of a job that died."""
         module, _, name = failure.task.rpartition(".")
         why = failure.traceback or f"{failure.reason} {failure.error_class or ''} {failure.error_message or ''}"
         return cls(

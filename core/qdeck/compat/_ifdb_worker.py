@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def run_worker(app: App, *, concurrency: int, on_event: Callable[[dict[str, Any]], None]) -> None:
-    """Runs until SIGTERM or SIGINT; SIGUSR1 lets it look for work at once, SIGHUP starts the program anew."""
+    """Run until SIGTERM or SIGINT; SIGUSR1 makes it poll at once, SIGHUP restarts the program."""
     worker = Worker(app, {app.queue: 1}, concurrency=concurrency, on_event=on_event)
-    # Signals reach the main thread alone; in another one, somebody else handles them.
+    # Signals reach the main thread only; in another thread, the application handles them.
     main = threading.current_thread() is threading.main_thread()
     ended = asyncio.run(_serve(worker, signals=main))
     app.close()
     if ended == "reload" and main:
         sys.stdout.flush()
-        # A new process, because modules that changed cannot be loaded anew with certainty.
+        # A new process, because changed modules cannot be reloaded reliably.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
 
 

@@ -1,7 +1,7 @@
-"""The names of IFDB's task queue, on qdeck: callers go on as they are.
+"""The names of IFDB's task queue, on qdeck: callers stay unchanged.
 
-`Enqueue`, `EnqueueOrGet`, `Worker`, and `task_queue` with `enqueue`, `enqueue_or_get`, `worker`. What a worker may run
-are functions of the modules that it was given, never a module that only a payload names.
+`Enqueue`, `EnqueueOrGet`, `Worker`, and `task_queue` with `enqueue`, `enqueue_or_get`, `worker`. A worker runs
+functions of the modules that it was given, never of a module that only a payload names.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ URL: Final = "redis://localhost:6379/0"
 PRIORITY: Final = 100
 RETRIES: Final = 3
 RETRY_MINUTES: Final = 2000
-KEEP_DONE: Final = timedelta(days=14)  # as long as TaskQueueCleanup kept what had succeeded
+KEEP_DONE: Final = timedelta(days=14)  # as long as TaskQueueCleanup kept successful tasks
 KEEP_DONE_MOST: Final = 10_000
 _NO_ARGUMENTS: Final = b"[[],{}]"
-KEEP_FAILED: Final = timedelta(days=3650)  # failed tasks were never removed by themselves
+KEEP_FAILED: Final = timedelta(days=3650)  # failed tasks were never removed automatically
 
 
 class TaskQueue:
-    """One queue of tasks. Making one does not connect; where the server is is looked up when it is first needed."""
+    """One queue of tasks. Making one does not connect; the URL is read at first use."""
 
     def __init__(
         self, url: str | None = None, *, queue: str = QUEUE, modules: Iterable[str | ModuleType] | None = None
@@ -61,7 +61,7 @@ class TaskQueue:
 
     @property
     def app(self) -> App:
-        """The app underneath, for whatever this facade has no name for."""
+        """The app underneath, for what this facade does not offer."""
         if self._app is None:
             self._app = App(self._url or _server_url(), queue=self._queue)
         return self._app
@@ -80,8 +80,8 @@ class TaskQueue:
         cron: str | None = None,
         **kwargs: Any,
     ) -> Enqueued:
-        """Lets a worker call `func(*args, **kwargs)`; if it fails, `retries` times more, `retry_minutes` apart."""
-        name = name or None  # an empty one was none
+        """Enqueue a call `func(*args, **kwargs)`; if it fails, retry it `retries` times, `retry_minutes` apart."""
+        name = name or None  # an empty one counted as none
         job = self._job(func, args, kwargs, name, onfail, priority, retries, retry_minutes)
         job = job._replace(due_ms=_due(scheduled_time), after=_refs(dependency))
         if cron:
@@ -90,7 +90,9 @@ class TaskQueue:
         return Enqueued(self.app, made.id, name or _task_of(job), made.created)
 
     def enqueue_or_get(self, func: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> Enqueued:
-        """The task of that name that has not ended, or a new one. One that is found becomes as urgent as this call."""
+        """Return the unfinished task of that name, or a new one. A task that is found gets the priority of this
+        call.
+        """
         if not name or options.get("cron"):
             return self.enqueue(func, *args, name=name, **options)
         given = {key: options.pop(key) for key in ("onfail", "priority", "retries", "retry_minutes") if key in options}
@@ -108,7 +110,7 @@ class TaskQueue:
         concurrency: int = 1,
         on_event: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        """Runs tasks until SIGTERM, by default one at a time. SIGUSR1 lets it look for work, SIGHUP starts it anew.
+        """Run tasks until SIGTERM, by default one at a time. SIGUSR1 makes it poll at once, SIGHUP restarts it.
 
         `modules` are those that tasks and failure handlers may come from; without it those of the queue, of the setting
         or of the environment's QDECK_TASK_MODULES.
@@ -120,7 +122,7 @@ class TaskQueue:
         run_worker(app, concurrency=concurrency, on_event=on_event or _log_event)
 
     def worker_app(self, modules: Iterable[str | ModuleType] | None = None) -> App:
-        """An app whose tasks are the functions of these modules, for `qdeck worker site.jobs:app -c 1`."""
+        """Return an app whose tasks are the functions of these modules, for `qdeck worker site.jobs:app -c 1`."""
         app = App(str(self.app.endpoint.url), queue=self._queue)
         app.tasks = Functions(app, _modules(modules if modules is not None else self._modules))
         return app
@@ -153,11 +155,11 @@ class TaskQueue:
         return transitions.NewJob(new_id(), head.priority, head.template(), body)
 
     def _repeat(self, job: NewJob, name: str | None, cron: str) -> Enqueued:
-        """Registers a recurring task, and lets it run for the first time when it is new."""
+        """Register a recurring task, and run it for the first time when it is new."""
         if job.after:
             raise InvalidOption(
                 "both cron and dependency are given",
-                hint="what recurs cannot wait for one task; let that task enqueue it when it is done",
+                hint="A recurring task cannot wait for another task; let that task enqueue it when it is done.",
             )
         plain = job._replace(template=_without_name_held(job.template))
         label = name or _task_of(job)
@@ -175,7 +177,7 @@ class TaskQueue:
 
 
 def _enqueue(queue: str, job: NewJob, name: str | None) -> Program[EnqueueResult]:
-    """Makes the job; it is the one that `EnqueueOrGet` finds by its name, unless an earlier one is."""
+    """Enqueue the job; `EnqueueOrGet` finds it by its name, unless there is an earlier one."""
     if name is not None:
         [made] = yield from programs.enqueue(queue, [job._replace(unique=name)])
         if made.id == job.id:
@@ -218,7 +220,7 @@ def _keep_long(queue: str) -> Program[None]:
 def _due(when: datetime | None) -> int | None:
     if when is None:
         return None
-    # One without a zone is of this machine, whose zone Django sets to its own.
+    # A time without a zone is in the zone of this machine, which Django sets.
     return read_due(when.astimezone() if getattr(when, "tzinfo", 0) is None else when)
 
 
@@ -230,12 +232,12 @@ def _refs(dependency: object) -> tuple[str, ...]:
 
 def _minutes(value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 5_000_000:
-        raise InvalidOption(f"retry_minutes is {value!r}", hint="give how many minutes lie between two runs")
+        raise InvalidOption(f"retry_minutes is {value!r}", hint="Give how many minutes lie between two runs.")
     return value * 60
 
 
 def _schedule_name(name: str) -> str:
-    """A schedule's name for the name of a task, which may be any text."""
+    """Return a schedule's name for the name of a task, which may be any text."""
     plain = re.sub(r"[^A-Za-z0-9._:-]", "-", name).lstrip("._:-")
     if plain == name and len(name) <= 96:
         return name
@@ -243,12 +245,14 @@ def _schedule_name(name: str) -> str:
 
 
 def _schedule_of_call(task: str, body: bytes) -> str:
-    """A schedule's name for a call without one: the same function with other arguments recurs beside it."""
+    """Return a schedule's name for a call without one: the same function with other arguments has a schedule of its
+    own.
+    """
     return f"{_schedule_name(task)[:80]}-{hashlib.sha256(body).hexdigest()[:12]}"
 
 
 def _setting(name: str) -> Any:
-    """A setting of Django's, where Django is in use."""
+    """Return a setting of Django's, where Django is in use."""
     if "django" not in sys.modules and not os.environ.get("DJANGO_SETTINGS_MODULE"):
         return None
     try:
@@ -274,11 +278,11 @@ def _modules(given: Iterable[str | ModuleType] | None) -> list[ModuleType]:
         try:
             found.append(importlib.import_module(module) if isinstance(module, str) else module)
         except ModuleNotFoundError as error:
-            raise UsageError(f"there is no module {module!r}", hint=f"{error}; look at sys.path") from error
+            raise UsageError(f"there is no module {module!r}", hint=f"{error}; check sys.path.") from error
     if not found:
         raise UsageError(
             "the worker was given no modules to run tasks from",
-            hint='Worker(modules=["games.tasks.uploads"]), or the setting (or variable) QDECK_TASK_MODULES',
+            hint='Worker(modules=["games.tasks.uploads"]), or the setting (or variable) QDECK_TASK_MODULES.',
         )
     return found
 
@@ -293,15 +297,15 @@ task_queue: Final = TaskQueue()
 
 
 def Enqueue(func: Callable[..., Any], *args: Any, **options: Any) -> Enqueued:  # noqa: N802 - the name that callers have
-    """Lets a worker call `func(*args)`; options and arguments are those of `TaskQueue.enqueue`."""
+    """Enqueue a call `func(*args)`; options and arguments are those of `TaskQueue.enqueue`."""
     return task_queue.enqueue(func, *args, **options)
 
 
 def EnqueueOrGet(func: Callable[..., Any], *args: Any, **options: Any) -> Enqueued:  # noqa: N802 - the same
-    """The task of that name that has not ended, or a new one."""
+    """Return the unfinished task of that name, or a new one."""
     return task_queue.enqueue_or_get(func, *args, **options)
 
 
 def Worker(*args: Any, **options: Any) -> None:  # noqa: N802 - the same
-    """Runs tasks until SIGTERM; the options are those of `TaskQueue.worker`."""
+    """Run tasks until SIGTERM; the options are those of `TaskQueue.worker`."""
     task_queue.worker(*args, **options)

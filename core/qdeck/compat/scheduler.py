@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["JobPriority", "QueueManager", "Stats"]
 
 QUEUE: Final = "scheduler:actions"
-TASK: Final = "scheduler.job"  # a qdeck worker that serves the queue is given the id under this name
+TASK: Final = "scheduler.job"  # a qdeck worker that serves the queue gets the id under this name
 UNASSIGNED: Final = "unassigned"
 LEASE_S: Final = 3600.0
 _LONGEST_MS: Final = 10 * 366 * 86_400_000
@@ -41,10 +41,10 @@ class Stats(TypedDict):
 
 
 class QueueManager:
-    """Manages jobs by their ids. Threads may share it; a job that another took over is not touched.
+    """Manages jobs by their ids. Threads may share it; a job that another worker has is not changed.
 
-    A manager remembers the leases that it took. What it does to a job that it leased is done only while the lease is
-    its own: a worker that was thought dead cannot end the job of the one that has it now.
+    A manager keeps the leases that it took. It changes a leased job only while it holds the lease: a worker that was
+    thought dead cannot end a job that another worker has now.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class QueueManager:
         lease: float | timedelta = LEASE_S,
         patience: float = 30.0,
     ) -> None:
-        """`lease` is how long a job stays leased without a sign of life, in seconds."""
+        """`lease` is how long a job stays leased without a heartbeat, in seconds."""
         self.queue = str(QueueName.parse(str(queue)))
         self._lease_ms = read_duration("lease", lease)
         if self._lease_ms < 100:
-            raise InvalidOption(f"lease is {lease!r}", hint="give 0.1 seconds or more")
+            raise InvalidOption(f"lease is {lease!r}", hint="Give 0.1 seconds or more.")
         found = url or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL") or "redis://localhost:6379"
         self._client = SyncClient(Endpoint(found), patience=patience)
         self._tokens: dict[str, str] = {}
@@ -69,23 +69,23 @@ class QueueManager:
         return f"<QueueManager {self._client.endpoint} {self.queue}>"
 
     def close(self) -> None:
-        """Closes this thread's connection."""
+        """Close this thread's connection."""
         self._client.close()
 
     def enqueue(self, job_id: str, priority: int | str = Priority.NORMAL) -> bool:
-        """Lets a job wait in line; one that waits already gets this priority. False while it is processed."""
+        """Enqueue a job; one that waits already gets this priority. Return False while it is processed."""
         return self._put(job_id, priority, None)
 
     def enqueue_delayed(
         self, job_id: str, scheduled_at: datetime | float, priority: int | str = Priority.NORMAL
     ) -> bool:
-        """Lets a job wait until then; one that waits already waits until then instead. False while it is processed."""
+        """Delay a job until then, also one that waits already. Return False while it is processed."""
         return self._put(job_id, priority, _moment(scheduled_at))
 
     def dequeue(self) -> str | None:
-        """Leases the most urgent job, of equals the one that waits longest, for an hour as `unassigned`.
+        """Lease the most urgent job, of equals the one that waits longest, for an hour as `unassigned`.
 
-        None when nothing is due. A job whose worker says nothing more for so long is given to another.
+        Return None when nothing is due. A job without a heartbeat for that long is given to another worker.
         """
         poll = self._poll(free_slots=1)
         if poll.deadline_ms and poll.deadline_ms <= poll.now_ms:
@@ -98,7 +98,7 @@ class QueueManager:
         return job.id
 
     def promote_delayed_jobs(self) -> int:
-        """Puts what is due in line and returns how much that was; takes leases that ran out back.
+        """Make due jobs ready, and jobs with expired leases; return how many were due.
 
         Any number of programs may do so at any time; `dequeue` does it too.
         """
@@ -113,19 +113,19 @@ class QueueManager:
         return total
 
     def mark_processing(self, job_id: str, worker_id: str, lease: float | timedelta | None = None) -> bool:
-        """Names who processes a leased job, and renews the lease; with `lease` it is this long from now on.
+        """Set the worker of a leased job, and renew the lease; with `lease` for this long from now on.
 
-        False when the job is another's by now, or not leased at all: do not process it.
+        Return False when another worker has the job, or it is not leased: do not process it.
         """
         check_id(job_id)
         if not isinstance(worker_id, str):
-            raise InvalidOption(f"worker_id is {worker_id!r}", hint="give the name of who processes the job")
+            raise InvalidOption(f"worker_id is {worker_id!r}", hint="Give the name of who processes the job.")
         worker = re.sub(r"[^A-Za-z0-9._:-]", "-", worker_id)[:100] or UNASSIGNED
         length: Arg = "" if lease is None else max(100, read_duration("lease", lease))
         return self._own(job_id, worker, length)
 
     def heartbeat(self, job_id: str) -> bool:
-        """Renews the lease of a job; False when it is another's by now."""
+        """Renew the lease of a job; return False when another worker has it by now."""
         token = self._token(job_id)
         if token is None:
             return False
@@ -135,13 +135,13 @@ class QueueManager:
         return not beat.lost
 
     def mark_completed(self, job_id: str) -> bool:
-        """Ends a job well; False when it is another's by now, or was not leased."""
+        """Complete a job; return False when another worker has it by now, or it was not leased."""
         token = self._token(job_id)
         self._tokens.pop(job_id, None)
         return token is not None and not self._poll(free_slots=0, acks=[(job_id, token)]).refused
 
     def move_to_dlq(self, job_id: str, reason: str) -> bool:
-        """Moves a job to the dead letters, with the reason; False when it is another's by now."""
+        """Move a job to the dead letters, with the reason; return False when another worker has it by now."""
         event = codec.encode_json(
             {"class": "MovedToDLQ", "message": str(reason)[:4000], "traceback": "", "worker": self._consumer}
         )
@@ -155,7 +155,7 @@ class QueueManager:
         )
 
     def requeue(self, job_id: str, priority: int | str = Priority.NORMAL, delay_ms: float = 0) -> bool:
-        """Lets a job that was leased wait again, for so many milliseconds; False when it is another's by now."""
+        """Requeue a leased job with a delay in milliseconds; return False when another worker has it by now."""
         number, template, body = _record(check_id(job_id), priority)
         length = _delay(delay_ms)
         due: Arg = self._now_ms() + length if length else ""
@@ -164,7 +164,7 @@ class QueueManager:
         return word not in ("lost", "running")
 
     def get_stats(self) -> Stats:
-        """How many jobs wait, are delayed, are processed, and are dead."""
+        """Return how many jobs wait, are delayed, are processed, and are dead."""
         return self._client.run(_stats(self.queue))
 
     def _put(self, job_id: str, priority: int | str, due_ms: int | None) -> bool:
@@ -199,7 +199,7 @@ class QueueManager:
 
     @property
     def _consumer(self) -> str:
-        # One for each thread of each process: the polls of one name are numbered, and an earlier one is not done.
+        # One for each thread of each process: the polls of one name are numbered, and an earlier one is refused.
         made: str | None = getattr(self._local, "name", None)
         if made is None or self._local.pid != os.getpid():
             self._local.name = made = f"{UNASSIGNED}.{secrets.token_hex(5)}"
@@ -207,7 +207,7 @@ class QueueManager:
         return made
 
     def _token(self, job_id: str) -> str | None:
-        """The start of the job's lease: our own if we took it, else whosever it is."""
+        """Return the token of the job's lease: that of this manager if it holds it, else that of the holder."""
         known = self._tokens.get(check_id(job_id))
         return known if known is not None else self._client.run(_lease_of(self.queue, job_id))
 
@@ -227,7 +227,7 @@ def _call() -> str:
 
 def _delay(ms: float) -> int:
     if isinstance(ms, bool) or not isinstance(ms, int | float) or not ms <= _LONGEST_MS:
-        raise InvalidOption(f"delay_ms is {ms!r}", hint="give milliseconds, at most those of ten years")
+        raise InvalidOption(f"delay_ms is {ms!r}", hint="Give milliseconds, at most those of ten years.")
     return round(max(ms, 0))
 
 

@@ -1,4 +1,4 @@
-"""Temporary queues as an adapter without jobs: what a purge takes of them, and how that is applied and undone.
+"""Temporary queues as an adapter without jobs: which of them a purge takes, and how that is applied and undone.
 
 A purge plans them with everything else, by rules that are data like those of jobs; its entries are whole queues. They
 are removed by steps of their own, because a reader may wait on a queue that is removed, in another slot of a cluster.
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from qdeck._deck.reasons import Skip, SkipCode
 from qdeck._engine.batch_transitions import SliceResult
+from qdeck._model.reasons import Skip, SkipCode
 from qdeck._redis import reads
 from qdeck._settings.purge_rules import UNUSED_S
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.applying import Applier
 from qdeck.adapters.model import NO_QUEUE, Act, Capability, Look
 from qdeck.adapters.plans import Pages, Rule, Weighed
-from qdeck.adapters.undoing import Undoer
+from qdeck.adapters.undoing import KeptUndo, Undoer
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _cleaning_batch as copies
 from qdeck.messages import _registry as registry
@@ -45,9 +45,9 @@ _UNREAD: Final = Rule(
 )  # fmt: skip
 _ORPHANED: Final = Rule(
     name="orphaned_queues", states=(STATE,), verb=Act.DISCARD, where="", code="orphaned",
-    reason="no task and no service owns it, nobody used it for {age}",
+    reason="no task and no service owns it, and it was not used for {age}",
 )  # fmt: skip
-_MOST_FAMILIES: Final = 200  # under which the queues of one plan are shown: anybody may make up names
+_MOST_FAMILIES: Final = 200  # under which the queues of one plan are shown: other programs may use any names
 _OTHERS: Final = "others"
 _CODES: Final = {
     RemovalOutcome.GONE: SkipCode.GONE,
@@ -65,34 +65,34 @@ class TemporaryQueueAdapter(Adapter):
     changes_on_cluster = True
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """None: a purge alone looks for them."""
+        """None: only a purge searches for them."""
         return {}
 
     def capabilities(self) -> Mapping[Act, Capability]:
-        """Removing them, which only the rules of a purge ask for."""
+        """Removal, by the rules of a purge only."""
         return {Act.DISCARD: Capability()}
 
     def rows(self, _now: int) -> Program[Look]:
-        """No queue of jobs."""
+        """Return no queues of jobs."""
         yield from ()
         return Look()
 
     def sources(self, _queue: str, _states: Sequence[str]) -> Program[list[Source]]:
-        """No key of jobs."""
+        """Return no keys of jobs."""
         yield from ()
         return []
 
     def fill(self, _queue: str, _raws: Sequence[Raw], _now: int, _want: frozenset[Part]) -> Program[list[Entry]]:
-        """No job."""
+        """Return no jobs."""
         yield from ()
         return []
 
     def rules(self, queue: str) -> Sequence[Rule]:
-        """The rules of a purge, which are for all of them at once."""
+        """Return the rules of a purge, which apply to all of them at once."""
         return (_EXPIRED, _UNREAD, _ORPHANED) if queue == NO_QUEUE else ()
 
     def pages(self, _queue: str, search: Search) -> Program[list[Pages]]:
-        """The temporary queues that a rule takes."""
+        """Return the temporary queues that a rule takes."""
         yield from ()
         if search.rule is _ORPHANED:
             return [_Orphaned(search)]
@@ -101,18 +101,18 @@ class TemporaryQueueAdapter(Adapter):
     def weigh(
         self, _verb: str, rows: Sequence[Any], _job_context: Context, _reasons: Sequence[str] = ()
     ) -> Program[Weighed]:
-        """Their sizes, and until when each lived: one that lives longer by then is left alone."""
+        """Return their sizes, and when each expires: one whose time was extended meanwhile is skipped."""
         yield from ()
         return Weighed(
             ids=[row.id for row in rows], versions=[row.version for row in rows], bytes=[row.bytes for row in rows]
         )
 
     def applier(self, context: Context, keep_ms: int, _trip_ms: float) -> Applier:
-        """What removes the queues of a plan."""
+        """Return the applier of a plan of queues."""
         return _QueueApplier(context, keep_ms)
 
     def undoer(self, batch: str, _queues: Sequence[str], _target: str | None = None) -> Undoer:
-        """What puts the queues of a batch back."""
+        """Return the undoer of the queues of a batch."""
         return _QueueUndoer(self.name, batch)
 
 
@@ -155,7 +155,7 @@ class _Expired(_Found):
         self._holds_messages = holds_messages
 
     def page(self) -> Program[list[_Row] | None]:
-        """Those among the next ones."""
+        """Return the matching ones among the next."""
         if self._is_over:
             return None
         names = yield from registry.expired_from(self.scanned, cleaning.SLICE)
@@ -179,7 +179,7 @@ class _Orphaned(_Found):
         self._cursor: int | bytes = 0
 
     def page(self) -> Program[list[_Row] | None]:
-        """Those among the next keys."""
+        """Return those among the next keys."""
         if self._is_over:
             return None
         step = yield from cleaning.find_orphans(self._cursor, UNUSED_S)
@@ -238,7 +238,7 @@ class _QueueApplier(Applier):
 
 
 class _QueueUndoer(Undoer):
-    """Puts the queues of a batch back, from their copies and from what was noted of them."""
+    """Restores the queues of a batch, from their copies and their records."""
 
     def __init__(self, adapter: str, batch: str) -> None:
         super().__init__()
@@ -249,13 +249,20 @@ class _QueueUndoer(Undoer):
         """Yield the reading of their names, then slices of them."""
         yield self._read()
         for start in range(0, len(self._rows), copies.SLICE):
-            yield self._put_back(self._rows[start : start + copies.SLICE])
+            yield self._restore(self._rows[start : start + copies.SLICE])
+
+    def kept(self) -> Program[KeptUndo]:
+        """Return what is stored for the batch."""
+        yield from self._read()
+        sizes = yield from copies.copied_bytes([name for name, _ in self._rows], self._batch)
+        count = sum(size > 0 or noted.is_empty for size, (_, noted) in zip(sizes, self._rows, strict=True))
+        return KeptUndo(count, count, sum(size + copies.OVERHEAD for size in sizes if size))
 
     def _read(self) -> Program[None]:
         self._rows = yield from copies.read_noted(self._batch)
 
-    def _put_back(self, rows: Sequence[tuple[str, Noted]]) -> Program[None]:
-        for name, code in (yield from copies.put_back(rows, self._batch)):
+    def _restore(self, rows: Sequence[tuple[str, Noted]]) -> Program[None]:
+        for name, code in (yield from copies.restore(rows, self._batch)):
             if code is None:
                 self.restored += 1
             else:

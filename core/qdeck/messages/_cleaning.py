@@ -29,7 +29,7 @@ MOST_SLICES: Final = 1000  # of expired queues in one cleaning
 class Cleaning(ABC):
     """Temporary queues to remove, a slice for each step. A dry run reports what that would do, from plain reads.
 
-    With `undo` copies are kept as a batch that `undo` reverts; `automatic`: no operator asked for it.
+    With `undo`, copies are kept as a batch that `undo` reverts; `automatic`: no operator requested it.
     """
 
     event: str
@@ -56,18 +56,19 @@ class Cleaning(ABC):
         return not self.is_done
 
     def close(self) -> Program[None]:
-        """End the cleaning: its batch can be undone, and the log has a line of it."""
+        """End the cleaning: its batch can be undone, and an entry is in the log."""
         report = self.report
         if self._batch is None or not self._batch.is_open:
             return
         counts = {"applied": report.removed, "skipped": report.in_use + report.kept, "undoable": report.undoable}
-        report.undo_until_ms = yield from self._batch.close(counts)
-        report.batch = self._batch.id
+        removed = [one.name for one in report.samples if one.outcome is RemovalOutcome.REMOVED]
+        report.undo_until_ms = yield from self._batch.close(counts, removed)
+        report.batch = self._batch.id if report.removed else None
 
     def run(
         self, progress: Callable[[CleanReport], None] | None = None, cancelled: Callable[[], bool] | None = None
     ) -> Program[CleanReport]:
-        """Take all of it; what is cancelled leaves nothing half done. `progress` is called after each slice."""
+        """Take all slices; a cancelled cleaning leaves nothing half done. `progress` is called after each slice."""
         try:
             more = True
             while more and not (cancelled is not None and cancelled()):
@@ -133,7 +134,7 @@ class TaskCleaning(Cleaning):
         return True
 
     def _listed(self) -> Program[list[str]]:
-        """Return the names in the set of the task; for an operator, report and leave those that are of qdeck."""
+        """Return the names in the set of the task; for an operator, report and skip those of qdeck."""
         if self._within is not None:
             return (yield from task_lists.names_within(self.task, self._within))
         try:
@@ -148,12 +149,13 @@ class TaskCleaning(Cleaning):
 
 
 class ExpiredCleaning(Cleaning):
-    """Registered queues whose time to live is over."""
+    """Registered queues whose time to live is over. What holds unread messages is copied for undo, or stays."""
 
     event = "expired"
 
     def __init__(self, *, dry_run: bool = False, most: int = 100) -> None:
-        super().__init__(self.event, dry_run=dry_run, undo=False, most=most)
+        super().__init__(self.event, dry_run=dry_run, automatic=True, most=most)
+        self._needs_copy = True
         self._slices = 0
 
     def _slice(self) -> Program[bool]:
@@ -165,7 +167,7 @@ class ExpiredCleaning(Cleaning):
         self.report.scanned += len(found)
         self._slices += 1
         if not self.report.dry_run:
-            # What is no list is not ours to remove; that it was registered is over all the same.
+            # A key that is not a list belongs to another program; its registration expired even so.
             foreign = [(one.name, 0, 0) for one in found if one.outcome is RemovalOutcome.FOREIGN]
             if foreign:
                 yield from registry.finish(self.event, foreign)
@@ -175,7 +177,7 @@ class ExpiredCleaning(Cleaning):
 
 
 class OrphanCleaning(Cleaning):
-    """Temporary queues that are not registered and were not used for so long, found by a scan of the keys.
+    """Temporary queues that are not registered and were idle for some time, found by a scan of the keys.
 
     `lists`: patterns of the adapter of that name; then lists of these names that differ by their task count too.
     """
@@ -186,7 +188,7 @@ class OrphanCleaning(Cleaning):
         self, *, idle_s: int = IDLE_S, lists: Sequence[str] | None = None, dry_run: bool = False, undo: bool = True,
         automatic: bool = False, most: int = 100,
     ) -> None:  # fmt: skip
-        # At least a second: an orphan is known by being left alone, and the server counts in seconds.
+        # At least a second: an orphan is recognised by its idle time, which the server counts in seconds.
         super().__init__("orphans", idle_s=max(1, idle_s), dry_run=dry_run, undo=undo, automatic=automatic, most=most)
         self._patterns = None if lists is None else ListNames(lists)
         self._cursor: Any = 0
@@ -215,7 +217,7 @@ class OrphanStep(NamedTuple):
 
 
 def find_orphans(cursor: Any, idle_s: int, patterns: ListNames | None = None) -> Program[OrphanStep]:
-    """Scan the next keys for lists that are not registered and were not used for so long."""
+    """Scan the next keys for lists that are not registered and were idle for some time."""
     following, keys = yield (b"SCAN", cursor, b"COUNT", SLICE, b"TYPE", b"list")
     tasks: dict[str, str | None] = {}
     others: set[str] = set()
@@ -234,12 +236,12 @@ def find_orphans(cursor: Any, idle_s: int, patterns: ListNames | None = None) ->
 
 
 def _orphans(tasks: dict[str, str | None], idle_s: int) -> Program[list[str]]:
-    """Return those that are not registered, here or in the set of a task, and were not used for so long."""
+    """Return the lists that are not registered, here or in the set of a task, and were idle for some time."""
     names = list(tasks)
     if not names:
         return []
     known = yield from registry.describe(names)
-    idle = yield from reads.ask_all([(b"OBJECT", b"IDLETIME", name) for name in names])
+    idle = yield from reads.try_all([(b"OBJECT", b"IDLETIME", name) for name in names])
     found = [
         name
         for name, entry, seconds in zip(names, known, idle, strict=True)

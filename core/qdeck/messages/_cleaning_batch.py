@@ -1,7 +1,7 @@
-"""The batch of a cleaning: copies of what it removes are kept for a day, and undo puts them back.
+"""The batch of a cleaning: copies of what it removes are kept for a day, and undo restores them.
 
-A copy is written in the step that removes the queue, beside it in the same slot; the names are noted before. So
-whatever is removed can be put back, also when the process that cleaned did not live to see it.
+A copy is written in the step that removes the queue, beside it in the same slot; the names are recorded before. So
+whatever is removed can be restored, also when the process that cleaned died before the end.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import structs
 
-from qdeck._deck.reasons import SkipCode
 from qdeck._engine import batch_transitions
 from qdeck._engine.keys import MESSAGES
 from qdeck._engine.stored_numbers import digits
+from qdeck._model.reasons import SkipCode
 from qdeck._operations import batches
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import ordered
@@ -36,7 +36,9 @@ _WHY: Final = {"gone": SkipCode.UNDO_EXPIRED, "again": SkipCode.ALREADY_THERE}
 
 
 class Noted(msgspec.Struct, frozen=True, array_like=True):
-    """What was known of a queue: its registration, the set of its task with its time to live, whether it had a list."""
+    """The record of a removed queue: its registration, the set of its task with its time to live, whether it had a
+    list.
+    """
 
     about: bytes = b""
     task_set: bytes = b""
@@ -50,7 +52,7 @@ def copy_key(name: str, batch: str) -> bytes:
 
 
 def index_key(batch: str) -> bytes:
-    """Return the key of the names: name → what was noted of it."""
+    """Return the key of the records: name → record."""
     return f"{MESSAGES}:undo:{batch}".encode()
 
 
@@ -66,17 +68,17 @@ class Copies:
         self._noted: dict[str, Noted] = {}
 
     def note(self, names: Sequence[str], task_set: bytes = b"") -> Program[int]:
-        """Note what goes with these queues, and return how many bytes the copy of each may take: 0 for none."""
+        """Write the records of these queues, and return how many bytes the copy of each may take: 0 for none."""
         about, *ttl = yield [(b"HMGET", ABOUT, *names), *([(b"PTTL", task_set)] if task_set else [])]
         self._noted = {name: Noted(text or b"", task_set, *ttl) for name, text in zip(names, about, strict=True)}
         index = index_key(self.id)
         yield ordered(_index(index, self._noted), (b"PEXPIRE", index, self.keep_ms), key=index)
         return min(MOST_ONE, max(0, (self.room - self.bytes) // len(names) - OVERHEAD))
 
-    def settle(self, kept: Mapping[str, int], empty: Collection[str]) -> Program[None]:
-        """Count what was kept of the queues noted last, with its bytes, and forget the others.
+    def record_kept(self, kept: Mapping[str, int], empty: Collection[str]) -> Program[None]:
+        """Count what was kept of the queues recorded last, with its bytes, and remove the other records.
 
-        Of the `empty` ones, which had no list, the registration is kept, here or in the set of the task.
+        For the `empty` ones, which had no list, the registration is kept, here or in the set of the task.
         """
         if not self._noted:
             return
@@ -95,7 +97,7 @@ class Copies:
         self._noted = {}
 
     def kept_of(self, names: Sequence[str]) -> Program[set[str]]:
-        """Return those of these queues that this batch removed before, and keeps."""
+        """Return the queues among these that this batch removed before, and keeps."""
         noted = yield (b"HMGET", index_key(self.id), *names)
         known = [(name, _read(raw)) for name, raw in zip(names, noted, strict=True) if raw is not None]
         there = yield from reads.fetch_all([(b"EXISTS", copy_key(name, self.id)) for name, _ in known])
@@ -103,10 +105,10 @@ class Copies:
 
 
 class CleaningBatch(Copies):
-    """The batch of one cleaning. The room for all that can be undone is one, so it may keep less than was removed.
+    """The batch of one cleaning. All batches share one undo limit, so it may keep less than was removed.
 
-    It is opened when there is something to keep. An automatic one is no operator's: only messages are a reason for it,
-    and all of them share half of the room.
+    It is opened when there is something to keep. An automatic one belongs to no operator: it is opened only for
+    messages, and all of them share half of the limit.
     """
 
     def __init__(self, detail: str, *, automatic: bool = False) -> None:
@@ -125,28 +127,35 @@ class CleaningBatch(Copies):
         return self._open is not None and not self._automatic
 
     def note(self, names: Sequence[str], task_set: bytes = b"") -> Program[int]:
-        """Open the batch, where it is not open yet; then note what goes with these queues."""
+        """Open the batch if it is not open yet; then write the records of these queues."""
         if self._open is None:
             self._open = yield from self._begin(names)
         if self._open is None:
             return 0
+        yield from self._open.renew(self.count, self.count, self.bytes)
         self.room = self._open.room
         return (yield from super().note(names, task_set))
 
     def _begin(self, names: Sequence[str]) -> Program[OpenBatch | None]:
         if not self._automatic:
             return (yield from batches.begin(self.id, VERB, adapters=(ADAPTER,), detail=self._detail))
-        there = yield from reads.ask_all([(b"EXISTS", name) for name in names])
+        there = yield from reads.try_all([(b"EXISTS", name) for name in names])
         if all(count == 0 for count in there):
             return None
         return (yield from batches.begin_automatic(self.id, VERB, adapters=(ADAPTER,), detail=self._detail))
 
-    def close(self, counts: Mapping[str, int]) -> Program[int | None]:
-        """Write how much is kept, and the line of the log; return until when it can be undone."""
+    def close(self, counts: Mapping[str, int], names: Sequence[str]) -> Program[int | None]:
+        """Record how much is kept, and write the log entry with the first names; return until when it can be undone.
+
+        Do neither if nothing was removed.
+        """
         if self._open is None:
             return None
-        yield from self._open.close(counts["applied"], self.bytes)
-        yield from self._open.log(counts, undoable=self.count)
+        if not counts["applied"]:
+            yield from self._open.forget()
+            return None
+        entry = self._open.record.entry(counts, undoable=self.count, queues=names)
+        yield from self._open.close(counts["applied"], self.count, self.bytes, entry)
         return self._open.undo_until_ms(self.count)
 
 
@@ -155,14 +164,19 @@ def _index(index: bytes, noted: Mapping[str, Noted]) -> Command:
 
 
 def read_noted(batch: str) -> Program[list[tuple[str, Noted]]]:
-    """Return the queues of a batch, with what was noted of each."""
+    """Return the queues of a batch with their records."""
     noted = yield from reads.scan_hash(index_key(batch).decode())
     return [(name.decode("utf-8", "replace"), _read(raw)) for name, raw in noted.items()]
 
 
-def put_back(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tuple[str, SkipCode | None]]]:
-    """Put queues back, and return why those stay away that do; what was only a name in a set is left out."""
-    found = yield from _put_back(rows, batch)
+def copied_bytes(names: Sequence[str], batch: str) -> Program[list[int]]:
+    """Return how many bytes the copies of queues have; 0 where there is none."""
+    return (yield from reads.fetch_all([(b"STRLEN", copy_key(name, batch)) for name in names]))
+
+
+def restore(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tuple[str, SkipCode | None]]]:
+    """Restore queues, and return why the others were not restored; names that were only in a set are left out."""
+    found = yield from _restore(rows, batch)
     return [(name, _WHY.get(outcome)) for name, outcome in found if outcome]
 
 
@@ -170,14 +184,14 @@ def _read(raw: bytes) -> Noted:
     try:
         return msgspec.msgpack.decode(raw, type=Noted)
     except msgspec.MsgspecError:
-        return Noted()  # nothing that could be registered again: the list alone comes back
+        return Noted()  # nothing that could be registered again: only the list is restored
 
 
-def _put_back(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tuple[str, str]]]:
-    """What became of each queue: `back`, why not, or nothing where only its name was in the set of its task."""
+def _restore(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tuple[str, str]]]:
+    """Return the outcome of each queue: `back`, why not, or nothing where only its name was in the set of its task."""
     free = yield from _register([(name, noted.about) for name, noted in rows if noted.about])
     mine = [(name, noted) for name, noted in rows if free.get(name, True)]
-    script = scripts.plain("messages/put_back")
+    script = scripts.plain("messages/restore")
     calls = [script.call((name.encode(), copy_key(name, batch)), ()) for name, _ in mine]
     words: list[bytes] = []
     if mine:
@@ -185,9 +199,9 @@ def _put_back(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tup
         words = yield from scripts.run_each(script, calls)
     found = {name: "again" for name, _ in rows}
     for (name, noted), word in zip(mine, words, strict=True):
-        found[name] = word.decode()
+        found[name] = "" if word == b"there" else word.decode()  # the cleaning ended before it removed this one
         if word == b"gone" and noted.is_empty:
-            # The registration is all there was.
+            # It had a registration only.
             found[name] = "back" if noted.about else ""
         if noted.task_set and word != b"again":
             ttl, key = noted.set_ttl_ms, noted.task_set
@@ -196,7 +210,7 @@ def _put_back(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tup
 
 
 def _register(rows: Sequence[tuple[str, bytes]]) -> Program[dict[str, bool]]:
-    """Register queues as they were, for as long as each had been made for; False for one that is another's by now."""
+    """Register queues as they were, with their original time to live; False for one that was registered anew."""
     facts = {name: about.decode("utf-8", "replace").split(" ", 5) for name, about in rows}
     known = [(name, about) for name, about in rows if len(facts[name]) == 6 and digits(facts[name][1]) is not None]
     if not known:

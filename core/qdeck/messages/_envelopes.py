@@ -1,7 +1,7 @@
-"""Envelopes of messages between services: read from JSON of every generation, and written so that nothing gets lost.
+"""Envelopes of messages between services: read from JSON of every generation, and written without loss.
 
 Fields that are not known here are kept in `extra` and written back: a service that is older than its neighbours must
-not strip their messages. Only what a message cannot do without is required, because the generations differ in the rest.
+not strip their messages. Only fields that every message needs are required, because the generations differ in the rest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def new_message_id() -> str:
         _last_us = us = max(_last_us + 1, time.time_ns() // 1000)
     ms, rest = divmod(us, 1000)
     # 48 bits of milliseconds, then the microseconds in the 12 bits that the standard leaves to the maker.
-    # From the system: who is sent many ids must not foresee those that go to others.
+    # From the system: a receiver of many ids must not be able to predict those of others.
     number = (ms << 80) | (7 << 76) | ((rest * 4) << 64) | (2 << 62) | int.from_bytes(os.urandom(8)) >> 2
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -56,16 +56,16 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
         try:
             value = _decoder.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise UsageError(f"{cls._what()} is not JSON: {error}", hint="send UTF-8 JSON, an object") from error
+            raise UsageError(f"{cls._what()} is not JSON: {error}", hint="Send UTF-8 JSON, an object") from error
         return cls.from_dict(value)
 
     @classmethod
     def from_dict(cls, value: Any) -> Self:
         """Read an envelope from a dict, or raise `UsageError`."""
         if not isinstance(value, dict):
-            raise UsageError(f"{cls._what()} is {_kind(value)}, not an object", hint='send {"action_type": …, …}')
+            raise UsageError(f"{cls._what()} is {_kind(value)}, not an object", hint='Send {"action_type": …, …}')
         known = {name for name in cls.__struct_fields__ if name != "extra"}
-        # Nulls and empty objects are carried along as well, so that what is written back is what was read.
+        # Nulls and empty objects are kept as well, so that an envelope is written as it was read.
         fields = {name: item for name, item in value.items() if name in known and item is not None}
         extra = {name: item for name, item in value.items() if name not in fields or item == {}}
         cls._check_raw(value)
@@ -74,14 +74,14 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
             return msgspec.convert({**fields, "extra": extra}, cls)
         except msgspec.ValidationError as error:
             raise UsageError(
-                f"{cls._what()}: {_say(error)}", hint=f"its fields are {', '.join(sorted(known))}"
+                f"{cls._what()}: {_say(error)}", hint=f"Use only these fields: {', '.join(sorted(known))}"
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return the envelope as it is written, unknown fields included."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "extra"}
         own = {n: item for n, item in fields.items() if item is not None and item != {}}
-        # What was read as null or as an empty object is written back so; what a reader needs is there in any case.
+        # A null or an empty object is written as it was read; required fields are always written.
         always = {n: fields[n] for n in self._always()}
         return {**always, **self.extra, **own}
 
@@ -92,7 +92,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise PayloadNotSerializable(
                 f"{self._what()} cannot be written as JSON: {error}",
-                hint="put numbers, text, lists and dicts into data",
+                hint="Put numbers, text, lists and dicts into data.",
             ) from error
 
     def replace(self, **changes: Any) -> Self:
@@ -110,7 +110,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
 
     @classmethod
     def _made_here(cls) -> frozenset[str]:
-        """Return the fields that only a new envelope gets: in one that is read they would be of another moment."""
+        """Return the fields that only a new envelope gets: in one that was read they would have the wrong time."""
         return frozenset({"timestamp", "trace_id"} & set(cls.__struct_fields__))
 
     @classmethod
@@ -144,7 +144,7 @@ def _check_time(text: str | None, what: str) -> None:
         try:
             datetime.fromisoformat(text)
         except ValueError as error:
-            raise UsageError(f"{what} {text!r} is not an ISO 8601 time", hint="write 2026-01-31T08:00:00Z") from error
+            raise UsageError(f"{what} {text!r} is not an ISO 8601 time", hint="Write 2026-01-31T08:00:00Z") from error
 
 
 class ErrorDetail(_Envelope, kw_only=True, frozen=True):
@@ -161,12 +161,12 @@ class ErrorDetail(_Envelope, kw_only=True, frozen=True):
         try:
             text = str(error)
         except Exception as other:  # noqa: BLE001 - code of the application
-            text = f"(its text cannot be had: {type(other).__name__})"
+            text = f"(its text is unavailable: str() raised {type(other).__name__})"
         return cls(error_type=type(error).__name__, message=text.encode("utf-8", "backslashreplace").decode()[:4000])
 
 
 class DomainAction(_Envelope, kw_only=True, frozen=True):
-    """A message that asks a service to do something, or calls one back.
+    """A message that requests an action of a service, or calls one back.
 
     `action_type` is `service.entity.verb`; its first part names the service that takes it.
     """
@@ -196,9 +196,9 @@ class DomainAction(_Envelope, kw_only=True, frozen=True):
                 what = "an object" if name in _DICTS else "text"
                 raise UsageError(f"DomainAction: field {name}: {what} is expected, not {_kind(value)}", hint=_SEE)
         if not self.action_type.strip():
-            raise UsageError("action_type is empty", hint="write service.entity.verb")
+            raise UsageError("action_type is empty", hint="Write service.entity.verb.")
         if not self.action_id.strip():
-            raise UsageError("action_id is empty", hint="leave it out to get one")
+            raise UsageError("action_id is empty", hint="Leave it out to get one.")
         _check_time(self.timestamp, "timestamp")
 
     @classmethod
@@ -206,11 +206,11 @@ class DomainAction(_Envelope, kw_only=True, frozen=True):
         if not isinstance(value.get("action_id"), str):
             raise UsageError(
                 "DomainAction: field action_id: text is required",
-                hint="without it, a message sent twice would run twice",
+                hint="Without it, a message sent twice would run twice.",
             )
         if "data" not in value and not _EARLY & value.keys():
             raise UsageError(
-                "DomainAction: Object missing required field `data`", hint='send "data": {} when there is none'
+                "DomainAction: Object missing required field `data`", hint='Send "data": {} when there is none'
             )
 
     @classmethod
@@ -224,7 +224,7 @@ class DomainAction(_Envelope, kw_only=True, frozen=True):
 
     @property
     def reply_to(self) -> str | None:
-        """The queue for the answer, wherever this generation puts it: in the envelope or in `data`."""
+        """The queue for the answer, in the envelope or in `data`, depending on the generation."""
         for found in (self.callback_queue_name, self.data.get("callback_queue_name"), self.callback_queue):
             if isinstance(found, str) and found:
                 return found
@@ -232,7 +232,7 @@ class DomainAction(_Envelope, kw_only=True, frozen=True):
 
     @property
     def correlation(self) -> str | None:
-        """What ties the answer to the question: a correlation id, or the task's id where that serves as one."""
+        """The correlation id of request and answer, or the task's id if that serves as one."""
         places = (self.correlation_id, self.data.get("correlation_id"), self.data.get("task_id"), self.task_id)
         return next((found for found in places if isinstance(found, str) and found), None)
 
@@ -250,7 +250,7 @@ class DomainAction(_Envelope, kw_only=True, frozen=True):
 
 
 class DomainActionResponse(_Envelope, kw_only=True, frozen=True):
-    """The answer to a request. A failed one has an error, a good one has none."""
+    """The answer to a request. Only a failed one has an error."""
 
     success: bool
     correlation_id: str
@@ -265,9 +265,9 @@ class DomainActionResponse(_Envelope, kw_only=True, frozen=True):
 
     def __post_init__(self) -> None:
         if self.success and self.error is not None:
-            raise UsageError("success is true, so error must be null", hint="leave the error out")
+            raise UsageError("success is true, so error must be null", hint="Leave the error out.")
         if not self.success and self.error is None:
-            raise UsageError("success is false, so error is required", hint="give an ErrorDetail")
+            raise UsageError("success is false, so error is required", hint="Give an ErrorDetail.")
         _check_time(self.timestamp, "timestamp")
 
     def to_dict(self) -> dict[str, Any]:
@@ -279,7 +279,7 @@ class DomainActionResponse(_Envelope, kw_only=True, frozen=True):
     def from_dict(cls, value: Any) -> Self:
         """Read a response; unknown fields of its error survive as well."""
         if isinstance(value, dict) and not isinstance(value.get("action_id"), str):
-            raise UsageError("DomainActionResponse: field action_id: text is required", hint="any unique id will do")
+            raise UsageError("DomainActionResponse: field action_id: text is required", hint="Use any unique id.")
         if isinstance(value, dict) and isinstance(value.get("error"), dict):
             error = ErrorDetail.from_dict(value["error"])
             fields = {name: getattr(error, name) for name in error.__struct_fields__}
@@ -294,7 +294,7 @@ class DomainActionResponse(_Envelope, kw_only=True, frozen=True):
 def response_to(
     action: DomainAction, *, data: dict[str, Any] | None = None, error: ErrorDetail | None = None
 ) -> DomainActionResponse:
-    """Return the answer to an action, with all that ties it to the question."""
+    """Return the answer to an action, with its correlation."""
     return DomainActionResponse(
         success=error is None,
         correlation_id=action.correlation or action.action_id,
@@ -310,7 +310,7 @@ def response_to(
 def callback_to(
     action: DomainAction, origin: str, *, data: dict[str, Any] | None = None, error: ErrorDetail | None = None
 ) -> DomainAction:
-    """Return the callback that an action asked for: an action with the correlation id in `data` and in the envelope."""
+    """Return the callback that an action requested: an action with the correlation id in `data` and in the envelope."""
     correlation = action.correlation or action.action_id
     content: dict[str, Any] = {**(data or {}), "correlation_id": correlation, "success": error is None}
     if action.task is not None:

@@ -1,7 +1,8 @@
-"""What comes to a service besides its actions: callbacks on temporary queues, and events of other services.
+"""The messages that a service receives besides its actions: callbacks on temporary queues, and events of other
+services.
 
-Both are handed over to a queue of the service's workers under an id that is fixed, and struck out last: handed over
-twice is handed over once. From there on retries, backoff and dead letters are those of every job.
+Both are moved to a queue of the service's workers under a fixed id, and deleted last: moved twice has the effect of
+once. From there on retries, backoff and dead letters are those of every job.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from qdeck._engine import codec, programs
 from qdeck._engine.transitions import NewJob
 from qdeck._errors import LayoutMismatch, QdeckError, UsageError
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import ReplyCode, code_of, is_error
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
@@ -54,14 +55,15 @@ class Follower:
     retries: int
 
     def job(self, raw: bytes, task: str = "") -> NewJob:
-        """Return the job for a message on a task's queue; what cannot be read or belongs elsewhere is a dead letter.
+        """Return the job for a message on a task's queue; one that cannot be read or belongs elsewhere is a dead
+        letter.
 
-        It must never stop what comes behind it.
+        It must never stop the messages behind it.
         """
         digest = hashlib.sha256(raw).hexdigest()[:32]
         try:
             action = DomainAction.parse(raw)
-            # As it was written: near the interpreter's limit a value can be read and not be written one level deeper.
+            # As it was written: a value near the interpreter's limit of nesting cannot be written one level deeper.
             why, message = why_other_task(action, task), cast("Any", msgspec.Raw(raw))
             if not why:
                 return transport.job_of(action, retries=self.retries)
@@ -71,7 +73,9 @@ class Follower:
         return _raw_job(f"x{digest}", REFUSED_TASK, found, retries=0)
 
     def forward(self, name: str, task: str = "") -> Program[int]:
-        """Hand over messages of one queue, which is registered to a task; so few at once that others get their turn."""
+        """Move messages of one queue, which is registered to a task; few at once, so that other queues are not
+        delayed.
+        """
         for count in range(COUNT):
             raw = yield from transport.first_of(name)
             if raw is None:
@@ -81,10 +85,10 @@ class Follower:
         return COUNT
 
     def sweep(self) -> Program[int]:
-        """Hand over the messages of all registered queues, but those that a reader waits on."""
+        """Move the messages of all registered queues, except those on which a reader waits."""
         count, after = 0, ""
         while names := (yield from registry.callbacks_of(f"{self.inbox}:", cleaning.SLICE, after)):
-            sizes = yield ask(*((b"LLEN", name) for name in names), key=names[0].encode())
+            sizes = yield with_errors(*((b"LLEN", name) for name in names), key=names[0].encode())
             full = [name for name, size in zip(names, sizes, strict=True) if isinstance(size, int) and size]
             now = yield from reads.clock()
             for name, known in zip(full, (yield from registry.describe(full)), strict=True):
@@ -94,7 +98,7 @@ class Follower:
         return count
 
     def forward_named(self, name: str) -> Program[int]:
-        """Hand over the messages of the queue that a wake-up names."""
+        """Move the messages of the queue that a wake-up names."""
         if not name.startswith(f"{self.inbox}:"):
             return 0
         [known] = yield from registry.describe([name])
@@ -126,9 +130,9 @@ class Subscription:
     start: str
 
     def open(self, start: str = "") -> Program[None]:
-        """Make the group: from then on no event is missed."""
+        """Create the group: from then on no event is missed."""
         made = (b"XGROUP", b"CREATE", self.stream, self.group, start or self.start, b"MKSTREAM")
-        [reply] = yield ask(made, key=self.stream.encode())
+        [reply] = yield with_errors(made, key=self.stream.encode())
         if is_error(reply) and code_of(reply) is not ReplyCode.GROUP_EXISTS:
             raise reply
 
@@ -141,7 +145,7 @@ class Subscription:
         return (b"XREADGROUP", b"GROUP", self.group, consumer, b"COUNT", COUNT, b"BLOCK")
 
     def take(self, entries: Sequence[Any], many: dict[bytes, int] | None = None) -> Program[int]:
-        """Hand events over, then acknowledge them."""
+        """Move events to the workers' queue, then acknowledge them."""
         jobs, ids = [], []
         for entry_id, flat in entries:
             ids.append(entry_id)
@@ -157,11 +161,11 @@ class Subscription:
         if jobs:
             yield from programs.enqueue(self.inbox, jobs)
         if ids:
-            yield ask((b"XACK", self.stream, self.group, *ids), key=self.stream.encode())
+            yield with_errors((b"XACK", self.stream, self.group, *ids), key=self.stream.encode())
         return len(ids)
 
     def reclaim(self, consumer: str, idle_ms: int) -> Program[int]:
-        """Hand over the events that a consumer received and did not acknowledge for so long."""
+        """Move the events that a consumer received and did not acknowledge in time."""
         count, cursor = 0, b"0-0"
         while True:
             claim = (b"XAUTOCLAIM", self.stream, self.group, consumer, idle_ms, cursor, b"COUNT", COUNT)
@@ -169,7 +173,7 @@ class Subscription:
             cursor, entries = reply[0], reply[1]
             if entries:
                 pending = (b"XPENDING", self.stream, self.group, entries[0][0], entries[-1][0], COUNT * 10, consumer)
-                [rows] = yield ask(pending, key=self.stream.encode())
+                [rows] = yield with_errors(pending, key=self.stream.encode())
                 many = {row[0]: row[3] for row in rows} if isinstance(rows, list) else {}
                 count += yield from self.take(entries, many)
             if cursor == b"0-0":
@@ -178,35 +182,35 @@ class Subscription:
     def trim(self) -> Program[int]:
         """Drop the events that all groups have acknowledged."""
         key = self.stream.encode()
-        [groups] = yield ask((b"XINFO", b"GROUPS", self.stream), key=key)
+        [groups] = yield with_errors((b"XINFO", b"GROUPS", self.stream), key=key)
         if is_error(groups) or not groups:
             return 0
         rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in groups]
-        # First all groups in one answer, then what is pending: that only grows behind what was delivered then.
+        # First all groups in one reply, then the pending events: new ones are always later than those delivered then.
         oldest: list[tuple[int, int]] = []
         for row in rows:
             if not row[b"pending"]:
                 ms, _, number = row[b"last-delivered-id"].partition(b"-")
                 oldest.append((int(ms), int(number) + 1))
                 continue
-            [summary] = yield ask((b"XPENDING", self.stream, row[b"name"]), key=key)
+            [summary] = yield with_errors((b"XPENDING", self.stream, row[b"name"]), key=key)
             if is_error(summary) or not summary[1]:
                 return 0  # acknowledged meanwhile; the next trim sees it
             ms, _, number = summary[1].partition(b"-")
             oldest.append((int(ms), int(number)))
         first = "{}-{}".format(*min(oldest))
-        [gone] = yield ask((b"XTRIM", self.stream, b"MINID", first), key=key)
+        [gone] = yield with_errors((b"XTRIM", self.stream, b"MINID", first), key=key)
         return gone if isinstance(gone, int) else 0
 
 
 class Incoming:
-    """The asyncio tasks of one worker that hand over callbacks and events."""
+    """The asyncio tasks of one worker that move callbacks and events to its queue."""
 
     def __init__(self, owner: Messenger, followers: list[Follower], subscriptions: list[Subscription]) -> None:
         self._owner = owner
         self._followers = list({one.inbox: one for one in followers}.values())
         self._subscriptions = subscriptions
-        # The same after a restart: what this consumer had is found under its name.
+        # The same after a restart: the events of this consumer are found under its name.
         self._consumer = socket.gethostname() or "host"
         self._tasks: list[asyncio.Task[None]] = []
         self._listening: list[asyncio.Task[None]] = []
@@ -218,7 +222,7 @@ class Incoming:
             try:
                 await client.run(subscription.open())
             except LayoutMismatch as error:
-                # One topic that somebody overwrote; it is opened as soon as it can be.
+                # A topic whose key another program overwrote; it is opened as soon as possible.
                 _log.error("%s: %s", subscription.stream, error)
         loops: list[Coroutine[Any, Any, None]] = [self._expire()]
         if self._followers:
@@ -228,7 +232,7 @@ class Incoming:
         self._listening = [asyncio.create_task(loop) for loop in listening]
 
     async def close(self) -> None:
-        """Stop the tasks; what was not handed over yet is found again."""
+        """Stop the tasks; messages that were not moved yet are found again."""
         await _end(self._tasks)
         await self.unsubscribe()
 
@@ -264,7 +268,7 @@ class Incoming:
                 except QdeckError as error:
                     if code_of(error) is not ReplyCode.NO_GROUP:
                         raise
-                    # Somebody removed the stream, or a server came back without it: all that is there is news.
+                    # The stream was removed, or the server restarted without it: every event in it is new.
                     await client.run(subscription.open("0"))
                     continue
                 for _, entries in found or ():
@@ -291,7 +295,7 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.cancel()
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(ended, Exception):
-            _log.error("handing over messages failed", exc_info=ended)
+            _log.error("delivering messages failed", exc_info=ended)
 
 
 @contextlib.asynccontextmanager
@@ -303,6 +307,6 @@ async def _patient(what: str) -> Any:
         _log.warning("%s: %s", what, error)
         await asyncio.sleep(1.0)
     except Exception:  # noqa: BLE001 - whatever it was
-        # Data that nobody foresaw: what hands over goes on all the same, since nothing else would start it again.
+        # Unexpected data: the task continues, because nothing else would start it again.
         _log.exception("%s", what)
         await asyncio.sleep(1.0)

@@ -1,4 +1,6 @@
-"""The queue manager of the source document: every queue's name, actions in and out, and the end of a task's queues."""
+"""The queue manager of the source document: names of queues, sending and taking actions, and the removal of a task's
+queues.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,9 @@ LEASE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An action that was taken off its queue and is not done yet: end it with `done`, `fail` or `give_back`.
+    """An action that was taken off its queue and is not done yet: end it with `done`, `fail` or `requeue`.
 
-    When none comes within the lease, the action goes back to its queue: what is taken is never lost.
+    Without one of them within the lease, the action returns to its queue: a taken action is never lost.
     """
 
     action: DomainAction
@@ -88,7 +90,7 @@ class _Manager:
     ) -> Program[str]:
         """Put an action on the queue of a service, and return that queue's name."""
         if tier is not None and tier not in TIERS:
-            raise UsageError(f"there is no tier {tier!r}", hint=f"tiers are {', '.join(TIERS)}")
+            raise UsageError(f"there is no tier {tier!r}", hint=f"Use one of: {', '.join(TIERS)}")
         sent = action if tier is None or tier == action.tier else action.replace(tenant_tier=tier)
         queue = self.queue_name(domain, context)
         yield from transport.send(queue, transport.job_of(sent, retries=retries))
@@ -98,11 +100,13 @@ class _Manager:
     def dequeue_action(
         self, domain: str, tier: str | None = None, task_id: str | None = None, *, context: str = ""
     ) -> Program[Delivery | None]:
-        """Take the next action, None when there is none now. The tier is no filter: it decided the order already."""
+        """Return the next action, None when there is none now. The tier does not filter: it decided the order
+        already.
+        """
         if task_id is not None:
             raise UsageError(
-                f"there is no action queue of task {task_id!r} alone",
-                hint="a task's actions wait in the queue of their service, by tier: leave task_id out",
+                f"task {task_id!r} has no action queue of its own",
+                hint="A task's actions wait in the queue of their service, by tier: leave task_id out.",
             )
         queue = self.queue_name(domain, context)
         for claimed in (yield from self._claim(queue)).jobs:
@@ -115,20 +119,20 @@ class _Manager:
 
     @poll
     def done(self, delivery: Delivery) -> Program[bool]:
-        """End an action that was done; False when the lease was over and another may have taken it."""
+        """Complete an action; return False when the lease had expired and another worker may have it."""
         return self._end(delivery, None)
 
     @poll
     def fail(self, delivery: Delivery, error: BaseException) -> Program[bool]:
-        """End an action that failed: it is tried again after a while, or is a dead letter after its last attempt."""
+        """Fail an action: it is retried after a delay, or becomes a dead letter after its last attempt."""
         delay = -1 if isinstance(error, Reject) else retry_delay_ms(delivery.backoff, delivery.attempt, 0.5)
         event = error_event(error, self._worker, delivery.attempt)
         ending = transitions.Ending(kind="failed", id=delivery.id, token=delivery.token, delay_ms=delay, event=event)
         return self._end(delivery, ending)
 
     @poll
-    def give_back(self, delivery: Delivery) -> Program[bool]:
-        """Put the action back where it was, as if it had not been taken."""
+    def requeue(self, delivery: Delivery) -> Program[bool]:
+        """Return the action to its place in the queue, as if it had not been taken."""
         return self._end(delivery, transitions.Ending(kind="give", id=delivery.id, token=delivery.token))
 
     @run
@@ -160,18 +164,18 @@ class _Manager:
         *,
         idle: float = cleaning.IDLE_S,
         dry_run: bool = False,
-        undo: bool = False,
+        undo: bool = True,
         progress: Callable[[CleanReport], None] | None = None,
     ) -> Program[CleanReport]:
-        """Remove temporary queues that no task registered and that were idle for so many seconds.
+        """Remove temporary queues that no task registered and that were idle for some seconds.
 
-        It goes through the keys in slices; `progress` is called after each, and cancelling it leaves nothing half done.
+        It reads the keys in slices; `progress` is called after each, and cancelling it leaves nothing half done.
         """
-        return OrphanCleaning(idle_s=round(idle), dry_run=dry_run, undo=undo).run(progress)
+        return OrphanCleaning(idle_s=round(idle), dry_run=dry_run, undo=undo, automatic=True).run(progress)
 
     @run
     def clean_expired_queues(self) -> Program[CleanReport]:
-        """Remove registered queues whose time to live is over."""
+        """Remove registered queues whose time to live is over; unread messages are copied for undo, or stay."""
         return ExpiredCleaning().run()
 
     @run

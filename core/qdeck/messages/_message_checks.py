@@ -1,7 +1,7 @@
 """Checks of what a message names: queues have to be within the service's prefix and environment, tasks registered.
 
-A message is written by others. It may ask for an answer where this service does not answer, and a callback may name a
-task that never asked for it: both are refused with a reason, and the message is a dead letter.
+Other programs write messages. A message may request an answer on a queue that this service does not answer to, and a
+callback may name a task that never requested it: both are refused with a reason, and the message is a dead letter.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_reply_name(
     kind = target.type
     if kind not in (QueueType.RESPONSES, QueueType.CALLBACKS):
         raise InvalidName(
-            f"{text!r} cannot take an answer: its type is {kind}", hint="answers go to responses or callbacks"
+            f"{text!r} cannot take an answer: its type is {kind}", hint="Send answers to responses or callbacks."
         )
     if target.is_dead_letter:
         raise InvalidName(f"{text!r} cannot take an answer: it holds dead letters", hint="Name the queue itself.")
@@ -76,7 +76,7 @@ def _scope(place: QueueName) -> str:
 
 
 def proof_of(target: QueueName, correlation: str) -> QueueName:
-    """Return the queue whose registration has the task that asked for a callback."""
+    """Return the queue whose registration has the task that requested a callback."""
     return target.callbacks(target.detail.partition(":")[0], correlation)
 
 
@@ -93,7 +93,7 @@ def prove_task(action: DomainAction, names: Names, proof: QueueName) -> Program[
     registered = "no task" if known is None or not known.task else f"task {known.task!r}"
     raise Refused(
         f"callback claims task {task!r}, but {registered} is registered for its correlation id",
-        hint="Only the task that asked for a callback ends with it.",
+        hint="Only the task that requested a callback ends with it.",
     )
 
 

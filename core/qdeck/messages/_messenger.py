@@ -45,7 +45,7 @@ class _OutgoingRequest:
     wait_ms: int | None
 
     def begin(self) -> Program[None]:
-        """Register where the answer goes and that a reader waits there, then send the action."""
+        """Register the queue for the answer and its reader, then send the action."""
         made = yield from registry.register(self.name, self.kind.value, self.service, **self._life())
         self.check(made)
         yield from transport.send(self.queue, self.job)
@@ -53,7 +53,7 @@ class _OutgoingRequest:
     def begin_and_peek(self, until: float) -> Program[bytes | None]:
         """Do the same and read the answer for the first time, in one round trip to one server.
 
-        If anything goes wrong, the steps may have happened or not, and are done again, each once.
+        If anything fails, the steps may have happened or not, and are repeated, each with the effect of once.
         """
         op = transitions.enqueue(self.queue, [self.job])
         seconds = min(max(0.0, until - time.monotonic()), transport.PIECE_S)
@@ -67,7 +67,7 @@ class _OutgoingRequest:
         script = scripts.together(registry.script("registry"), op.script)
         try:
             replies = yield Request(
-                steps, self.name.encode(), ask=True, script=script, blocks_s=seconds, patience_s=0.0
+                steps, self.name.encode(), returns_errors=True, script=script, blocks_s=seconds, patience_s=0.0
             )
         except (ServerUnreachable, OutcomeUnknown):
             replies = []
@@ -89,7 +89,7 @@ class _OutgoingRequest:
 
 
 def _is_removed(name: str) -> QdeckError:
-    return QdeckError(f"queue {name!r} is being removed", hint="its task has ended; use another correlation id")
+    return QdeckError(f"queue {name!r} is being removed", hint="Its task has ended; use another correlation id.")
 
 
 class Messenger:
@@ -97,7 +97,7 @@ class Messenger:
 
     `app.queue` is the service's own actions queue; all other names follow from it. `services` maps the first part of
     action types to services that listen under another name, as in `{"query": "query_service"}`. `service` says which
-    segment of `app.queue` is the service, where its prefix or its environment stands alone or is no known word: all
+    segment of `app.queue` is the service, where its prefix or its environment stands alone or is not a known word: all
     names keep what stands before it.
     """
 
@@ -112,7 +112,7 @@ class Messenger:
         own = own_name(app.queue, service, app.environments)
         if own.type is not QueueType.ACTIONS:
             raise InvalidOption(
-                f"{app.queue!r} is no actions queue", hint="give the App queue='prefix:env:service:actions'"
+                f"{app.queue!r} is not an actions queue", hint="Give the App queue='prefix:env:service:actions'"
             )
         self.app = app
         self.names = Names(own, dict(services or {}), app.environments)
@@ -247,7 +247,7 @@ class Messenger:
             metadata={**action.metadata, transport.WITHIN: within},
         )
         queue, job = self._outgoing(sent, retries=retries, expires=timeout, **options)
-        # It lives as long as the sender waits and a little longer, for a cleaner that comes late.
+        # It lives a little longer than the sender waits, for a late cleaner.
         ttl_ms = min(self.ttl_ms, within + 10_000)
         return _OutgoingRequest(sent, queue, job, name, QueueType.RESPONSES, self.names.service, ttl_ms, within)
 
@@ -270,7 +270,7 @@ class Messenger:
             data={**action.data, "callback_queue_name": str(name), "correlation_id": correlation},
         )
         queue, job = self._outgoing(sent, **options)
-        # A queue that stays is not registered, but which task asked is: its last callback ends that task, no other.
+        # A permanent queue is not registered, but the requesting task is: its last callback ends only that task.
         waits = str(proof_of(name, segment(correlation))) if callback is None or sent.task else ""
         if waits:
             yield from _OutgoingRequest(
@@ -300,7 +300,10 @@ class Messenger:
             yield from transport.skip(str(name), raw)
         yield from registry.leave([str(name)])
         if raw is None:
-            raise ResultTimeout(f"no callback came to {str(name)!r} within {timeout} s", hint="it may still come")
+            raise ResultTimeout(
+                f"no callback came to {str(name)!r} within {timeout} s",
+                hint="Wait again with the same id: it may still come.",
+            )
         return DomainAction.parse(raw)
 
 
@@ -313,5 +316,5 @@ def _read_response(raw: bytes, request: _OutgoingRequest) -> DomainActionRespons
 def _unanswered(request: _OutgoingRequest, timeout: float) -> ResultTimeout:
     return ResultTimeout(
         f"action {request.action.action_type!r} was not answered within {timeout} s",
-        hint=f"does a worker take {request.queue}? An answer that comes now is dropped",
+        hint=f"Check that a worker serves {request.queue}; an answer that arrives now is dropped.",
     )

@@ -24,11 +24,11 @@ _WORDS: Final = frozenset(kind.value for kind in QueueType)
 
 
 def segment(text: str) -> str:
-    """Return text as one segment of a name. What does not fit is replaced, and a digest makes it distinct."""
+    """Return text as one segment of a name. Invalid characters are replaced, and a digest makes it distinct."""
     if isinstance(text, str) and text and len(text) <= _LONGEST and not _STRANGE.search(text):
         return text
     if not isinstance(text, str) or not text:
-        raise InvalidName(f"{text!r} cannot be part of a queue name", hint="give an id of at least one character")
+        raise InvalidName(f"{text!r} cannot be part of a queue name", hint="Give an id of at least one character.")
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{_STRANGE.sub('_', text)[:40]}-{digest}"
 
@@ -118,7 +118,7 @@ def is_within(found: QueueName, place: QueueName) -> bool:
 def may_be_elsewhere(found: QueueName, place: QueueName) -> bool:
     """Return whether the service of a name may be the prefix or the environment of another name.
 
-    Without an environment a context cannot be told from a service. What a place has itself is its own.
+    Without an environment a context looks like a service. What a place has itself is its own.
     """
     bare = found.env is None and found.context not in ("", "default")
     return bare and (found.service, found.context) != (place.service, place.context)
@@ -196,7 +196,8 @@ class TaskQueueName:
         parts: list[Any] = text.split(":", 3) if isinstance(text, str) else []
         if len(parts) < 4 or parts[2] not in TIERS or not all(parts):
             raise InvalidName(
-                f"{text!r} is not {{domain}}:{{action_type}}:{{tier}}:{{task_id}}", hint=f"tiers are {', '.join(TIERS)}"
+                f"{text!r} is not {{domain}}:{{action_type}}:{{tier}}:{{task_id}}",
+                hint=f"Use one of: {', '.join(TIERS)}",
             )
         return cls(domain=parts[0], action_type=parts[1], tier=parts[2], task_id=parts[3])
 

@@ -10,7 +10,7 @@ from qdeck._engine.stored_numbers import clamped, digits
 from qdeck._errors import InvalidName, UsageError
 from qdeck._queue_names import QueueName
 from qdeck._redis import reads, scripts
-from qdeck._redis.commands import Request, ask
+from qdeck._redis.commands import Request, with_errors
 from qdeck._redis.errors import UnknownScript
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ _PARTS: Final = ("queues", "waiting", "about", "tasks", "callbacks", "removing",
 KEYS: Final = tuple(f"{MESSAGES}:{part}".encode() for part in _PARTS)
 QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS, READERS = KEYS
 MOST_TASK: Final = 1000  # characters of a task's id
-AT_ONCE: Final = 100  # names in one call, which is not to keep the server busy for long
+AT_ONCE: Final = 100  # names in one call, so that it does not block the server for long
 UNREADABLE: Final = ("unreadable", "unknown", "-", "")  # service, type, tier and task of what cannot be read
-ACT_MS: Final = 5_000  # how long a remover may act after it announced itself
+ACT_MS: Final = 5_000  # how long a remover may act after its announcement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class TemporaryQueue:
     """A registered temporary queue.
 
     `exists` (there is a list: a queue is registered before anything is in it), `bytes` and `idle_s` only where they
-    were asked for and the rights reach.
+    were requested and the rights allow it.
     """
 
     name: str
@@ -61,7 +61,7 @@ class TemporaryQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeCycleCount:
-    """How often something happened to temporary queues: made, cleaned, expired, orphaned, …; `freed` is bytes."""
+    """The number of an event of temporary queues: made, cleaned, expired, orphaned, …; `freed` is bytes."""
 
     event: str
     service: str
@@ -82,7 +82,7 @@ def call(name: str, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
 def register(
     name: str, kind: str, service: str, *, task: str, tier: str, ttl_ms: int, wait_ms: int | None = None
 ) -> Program[int]:
-    """Register a queue before it is made: 1 new, 0 renewed, -1 when it is being removed."""
+    """Register a queue before it is created: return 1 for new, 0 for renewed, -1 when it is being removed."""
     args = registration(name, kind, service, task=task, tier=tier, ttl_ms=ttl_ms, wait_ms=wait_ms)
     made: int = yield from call("registry", KEYS, args)
     return made
@@ -102,7 +102,7 @@ def registration(
 
 
 def unlink_and_finish(event: str, name: str) -> Program[None]:
-    """Remove a temporary queue that its only reader has read, or gave up, and its registration."""
+    """Remove a temporary queue that its only reader has read or abandoned, and its registration."""
     registry = script("registry")
     args: list[Arg] = ["finish", event, name, 0, 0, "unknown unknown -"]
     try:
@@ -149,7 +149,7 @@ def finish(event: str, gone: Sequence[tuple[str, int, int]], *, announced: bool 
 
 
 def leave(names: Sequence[str]) -> Program[None]:
-    """Note that a reader waits no more."""
+    """Record that the reader stopped waiting."""
     yield from call("registry", KEYS, ["leave", *names])
 
 
@@ -165,8 +165,8 @@ def _group(name: str) -> str:
 
 def count(event: str, service: str, kind: str) -> Program[None]:
     """Count what happened to a message."""
-    # A count that is broken stops nothing.
-    yield ask((b"HINCRBY", METRICS, f"{event} {_word(service)} {kind} -", 1), key=METRICS)
+    # A counter that cannot be read stops nothing.
+    yield with_errors((b"HINCRBY", METRICS, f"{event} {_word(service)} {kind} -", 1), key=METRICS)
 
 
 def keep(names: Sequence[str]) -> Program[None]:
@@ -180,8 +180,8 @@ def expired(most: int) -> Program[list[str]]:
     found: list[bytes] = yield from call("registry", KEYS, ["expired", most])
     strange = [raw for raw in found if not raw.isascii()]
     if strange:
-        # No queue is called so: left there they would come first each time.
-        yield ask((b"ZREM", QUEUES, *strange), (b"HDEL", ABOUT, *strange), key=QUEUES)
+        # No queue has such a name: if they stayed, they would be read first each time.
+        yield with_errors((b"ZREM", QUEUES, *strange), (b"HDEL", ABOUT, *strange), key=QUEUES)
     return [raw.decode() for raw in found if raw.isascii()]
 
 
@@ -196,7 +196,7 @@ def look(names: Sequence[str]) -> Program[list[tuple[bytes, int | None, int | No
     """Return type, idle seconds and bytes of keys, None where unknown. None of these reads counts as a use."""
     if not names:
         return []
-    replies = yield ask(
+    replies = yield with_errors(
         *(
             command
             for name in names
@@ -221,7 +221,7 @@ def raw_task(task: str) -> bytes:
     try:
         return task.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"no task has the id {task!r}: it is not UTF-8", hint="give an id as services do") from error
+        raise UsageError(f"no task has the id {task!r}: it is not UTF-8", hint="Give an id as services do.") from error
 
 
 def of_task(task: str, most: int = 1000) -> Program[list[str]]:

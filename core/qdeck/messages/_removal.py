@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from qdeck._engine import batch_transitions
+from qdeck._formatting import duration
 from qdeck._redis import reads, scripts
 from qdeck.messages import _registry as registry
 from qdeck.messages._cleaning_batch import MOST_ONE, copy_key
@@ -48,9 +49,9 @@ class RemovalOutcome(StrEnum):
 
 _WHY: Final[Mapping[RemovalOutcome, str]] = MappingProxyType(
     {
-        RemovalOutcome.IN_USE: "a reader waits on it",
-        RemovalOutcome.RECENT: "it was used lately",
-        RemovalOutcome.BEING_REMOVED: "another cleaning removes it",
+        RemovalOutcome.IN_USE: "a reader is waiting on it",
+        RemovalOutcome.RECENT: "it was used recently",
+        RemovalOutcome.BEING_REMOVED: "another cleaning is removing it",
         RemovalOutcome.LATE: "it took too long; clean again",
         RemovalOutcome.FOREIGN: "it is not a temporary queue",
         RemovalOutcome.UNKNOWN: "the server keeps no idle times",
@@ -74,6 +75,13 @@ class Removal:
     bytes: int = 0
     idle_s: int | None = None
     undoable: bool = False
+
+    @property
+    def why(self) -> str:
+        """Why the queue was left; empty when it was not."""
+        if self.outcome is RemovalOutcome.RECENT and self.idle_s is not None:
+            return f"it was used {duration(1000 * self.idle_s)} ago"
+        return self.outcome.why
 
 
 @dataclass(slots=True)
@@ -196,7 +204,7 @@ def remove(
     if batch is not None:
         kept = {one.name: one.bytes for one in found.values() if one.undoable}
         empty = [one.name for one in ended if one.outcome is RemovalOutcome.GONE and keeps_empty]
-        yield from batch.settle(kept, empty)
+        yield from batch.record_kept(kept, empty)
     return [found[name] for name in names]
 
 
@@ -211,7 +219,7 @@ def _find_renewed(names: Sequence[str], expires: Mapping[str, str]) -> Program[d
 
 
 def _drop(names: Sequence[str], batch: str, args: tuple[int, ...]) -> Program[list[Removal]]:
-    """Remove lists that were left alone, and put copies aside."""
+    """Remove lists that were not used again, and set their copies aside."""
     if not names:
         return []
     drop = scripts.plain("messages/drop")

@@ -238,9 +238,9 @@ class Service(Messenger):
         kind = self.names.shape(job.queue).type
         try:
             if isinstance(envelope, dict) and "undeliverable" in envelope:
-                raise UsageError(f"taken {envelope['undeliverable']} times and never handed over")
+                raise UsageError(f"taken {envelope['undeliverable']} times and never delivered")
             action = DomainAction.from_dict(envelope)
-            # Callbacks and events carry the names of their own journey: only an action asks for an answer.
+            # Callbacks and events have names of their own exchange: only an action requests an answer.
             asks = kind is QueueType.ACTIONS
             name = checks.read_reply_name(action, self.names, job.queue, self._replies_to) if asks else None
             if ends_task:
@@ -248,7 +248,7 @@ class Service(Messenger):
                 ends_task = yield from checks.prove_task(action, self.names, proof)
         except UsageError as error:
             yield from checks.count(self.names, kind)
-            # Another run would read the same.
+            # Another attempt would read the same.
             raise Reject(f"{error}{'; ' if error.hint else ''}{error.hint}") from error
         return _Attempt(self, action, job, name, ends_task)
 

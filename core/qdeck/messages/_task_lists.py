@@ -46,7 +46,7 @@ def names_within(task: str, within: Callable[[str], bool]) -> Program[list[str]]
     try:
         raws = yield from read_names(task)
     except (LayoutMismatch, NotAllowed):
-        return []  # something else is called so, or this service has no right to it
+        return []  # another type of key has this name, or this service has no right to it
     names = (temporary_name(raw) for raw in raws)
     return [name for name in names if name is not None and (task_of(name) == task or within(name))]
 
@@ -54,12 +54,12 @@ def names_within(task: str, within: Callable[[str], bool]) -> Program[list[str]]
 def of_living_tasks(tasks: Mapping[str, str | None]) -> Program[set[str]]:
     """Return the names whose task has a set of its lists."""
     asked = {name: task for name, task in tasks.items() if task is not None}
-    there = yield from reads.ask_all([(b"EXISTS", set_of(task)) for task in asked.values()])
+    there = yield from reads.try_all([(b"EXISTS", set_of(task)) for task in asked.values()])
     return {name for name, count in zip(asked, there, strict=True) if count != 0}
 
 
 def task_by_patterns(patterns: ListNames, key: bytes) -> str | None:
-    """Return the task of a list that differs by its end only from others of one queue; None for any other key."""
+    """Return the task of a list whose name differs from others of its queue only at the end; None for any other key."""
     found = patterns.queue_of(key)
     if found is None or found[1] or not found[0].endswith("*") or not is_of_others(key):
         return None

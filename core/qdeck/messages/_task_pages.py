@@ -82,7 +82,7 @@ def read_tasks(*, after: str = "", most: int = PAGE) -> Program[TaskPage]:
     pairs = [_pair(member) for member in raw]
     cut = len(pairs) > most
     if cut:
-        # The last task may go on beyond the page: it is the next page's, unless the page is all its own.
+        # The last task may continue beyond the page: then it is on the next page, unless it fills this one.
         last = pairs[-1][0]
         whole = [pair for pair in pairs if pair[0] != last]
         pairs = whole or [(last, name) for name in (yield from registry.of_task(last, 10 * most))]
@@ -98,7 +98,7 @@ def read_tasks(*, after: str = "", most: int = PAGE) -> Program[TaskPage]:
 
 
 def _pair(member: bytes) -> tuple[str, str]:
-    """Task and queue of a member of the registry; one without a mark is passed over like a task without queues."""
+    """Return task and queue of a member of the registry; a member without a mark counts as a task without queues."""
     text = member.decode("utf-8", "replace")
     task, mark, name = text.rpartition("\0")
     return (task, name) if mark else (text, "")

@@ -12,7 +12,7 @@ from qdeck._engine.transitions import NewJob
 from qdeck._errors import LayoutMismatch, OutcomeUnknown, PayloadTooLarge, ServerUnreachable
 from qdeck._queue_names import QueueType
 from qdeck._redis import commands
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 from qdeck._task_options import read_task_name
 from qdeck.messages import _registry as registry
 from qdeck.messages._names import TIERS, segment
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WITHIN: Final = "reply_within_ms"
 """In an action's metadata: how long after the enqueue its sender waits for the answer, by the server's clock."""
 
-PIECE_S: Final = 5.0  # a connection that went silent is noticed after so long
+PIECE_S: Final = 5.0  # a silent connection is noticed after this long
 MOST_UNHEARD: Final = 10_000
 """Events that are kept, about, of a topic without subscribers; where there are some, each is kept until all took it."""
 _LONGEST_MS: Final = 366 * 86_400_000
@@ -73,7 +73,7 @@ def job_of(
     if len(body) > codec.MAX_PAYLOAD:
         raise PayloadTooLarge(
             f"action {action.action_type!r} takes {len(body):,} bytes, the limit is {codec.MAX_PAYLOAD:,}",
-            hint="store the data elsewhere and send where it is",
+            hint="Store the data elsewhere and send its location.",
         )
     template = _template(action.action_type, first, retries, expires_ms, tier, backoff)
     return NewJob(id or job_id(action.action_id), first, template, body)
@@ -86,7 +86,7 @@ def send(queue: str, job: NewJob) -> Program[EnqueueResult]:
 
 
 def deadline_of(action: DomainAction, enqueued_ms: int) -> int | None:
-    """Return until when the sender waits for the answer; None where the action has no valid number for it."""
+    """Return the time until which the sender waits for the answer; None if the action has no valid number for it."""
     within = action.metadata.get(WITHIN)
     if not isinstance(within, int) or isinstance(within, bool) or not 0 <= within <= _LONGEST_MS:
         return None
@@ -111,7 +111,7 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
 
     `owner` is the service of that queue.
     """
-    # A dead action that is retried may still end well: then that is sent too, each outcome once.
+    # A dead action that is retried may still succeed: then that is sent too, each outcome once.
     once = f"{job_id(asked.action_id)}-{'done' if callback.data.get('success', True) else 'failed'}"
     native = yield (b"HEXISTS", keys.QUEUES, text)
     if native:
@@ -121,9 +121,9 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
     ttl_ms = (known.ttl_ms if known else 0) or round(registry.TTL_S * 1000)
     outcome = yield from registry.answer(text, once, callback.to_json(), ttl_ms=ttl_ms, deadline_ms=None)
     if known is None and outcome == "sent":
-        # Its time was over, or its task ended: registered again, it is found also when no follower takes the wake-up.
-        # Which task it belonged to is not for the message to say. A list that was there is left as it was: registered,
-        # it would go with all that others put into it.
+        # It had expired, or its task had ended: registered again, it is found even if no follower takes the wake-up.
+        # The message cannot decide which task it belongs to. A list that existed is left unregistered: otherwise it
+        # would be removed with everything that others put into it.
         kind, tier = QueueType.CALLBACKS.value, asked.tier or ""
         yield from registry.register(text, kind, owner, task="", tier=tier, ttl_ms=ttl_ms)
     else:
@@ -135,7 +135,7 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
 def wake(name: str) -> Program[None]:
     """Add a wake-up for the followers of a service's callbacks."""
     key = wakeup_key(name)
-    yield ask((b"RPUSH", key, name), (b"LTRIM", key, -100, -1), (b"PEXPIRE", key, _WAKEUP_MS), key=key.encode())
+    yield with_errors((b"RPUSH", key, name), (b"LTRIM", key, -100, -1), (b"PEXPIRE", key, _WAKEUP_MS), key=key.encode())
 
 
 def wakeup_key(callbacks: str) -> str:
@@ -146,11 +146,11 @@ def wakeup_key(callbacks: str) -> str:
 def forward(name: str, inbox: str, job: NewJob, message: bytes) -> Program[None]:
     """Move one message of a temporary queue to the workers' queue; done twice it has the effect of one."""
     yield from programs.enqueue(inbox, [job])
-    yield ask((b"LREM", name, 1, message), key=name.encode())
+    yield with_errors((b"LREM", name, 1, message), key=name.encode())
 
 
 def first_of(name: str) -> Program[bytes | None]:
-    """Return the first message of a list, which stays there; None also where the key is no list."""
+    """Return the first message of a list, which stays there; None also where the key is not a list."""
     try:
         message: bytes | None = yield (b"LINDEX", name, 0)
     except LayoutMismatch:
@@ -161,7 +161,7 @@ def first_of(name: str) -> Program[bytes | None]:
 def peek_command(name: str, seconds: float) -> tuple[Arg, ...]:
     """Build the command that waits for the first message of a list and leaves it there.
 
-    It turns a list of one message around to itself. So a reader whose connection broke in the middle asks again.
+    It moves the message of a list to the list itself, so a reader whose connection broke can repeat it.
     """
     return (b"BLMOVE", name, name, b"LEFT", b"LEFT", b"%.3f" % max(seconds, 0.001))
 
@@ -173,13 +173,13 @@ def peek(name: str, until: float) -> Program[bytes | None]:
 
 
 def pop(name: str, until: float) -> Program[bytes | None]:
-    """Take the first entry of a list; for wake-ups only, since one may be lost on the way."""
+    """Take the first entry of a list; for wake-ups only, because a reply may be lost."""
     found = yield from wait(lambda seconds: (b"BLPOP", name, b"%.3f" % max(seconds, 0.001)), name, until)
     return found[1] if found else None
 
 
 def wait(command: Callable[[float], tuple[Arg, ...]], name: str, until: float) -> Program[Any]:
-    """Send a command that blocks until it has a reply or the time is over; the server may be away meanwhile."""
+    """Send a command that blocks until it has a reply or the timeout; the server may be unreachable meanwhile."""
     while (left := until - time.monotonic()) > 0:
         seconds, patience_s = min(left, PIECE_S), min(left, 1.0)
         try:
@@ -192,11 +192,13 @@ def wait(command: Callable[[float], tuple[Arg, ...]], name: str, until: float) -
 
 
 def announce(stream: str, event: DomainAction) -> Program[str]:
-    """Add an event to a stream for all who subscribed; an event sent again comes twice, under one action id."""
+    """Add an event to a stream for all who subscribed; an event that is sent again arrives twice, under one action
+    id.
+    """
     made: bytes = yield from registry.call("announce", [stream.encode()], [event.to_json(), MOST_UNHEARD])
     return made.decode()
 
 
 def skip(name: str, message: bytes) -> Program[None]:
     """Remove a message that was read from its list."""
-    yield ask((b"LREM", name, 1, message), key=name.encode())
+    yield with_errors((b"LREM", name, 1, message), key=name.encode())

@@ -1,4 +1,4 @@
-"""For tests and demos: a queue with a past, made by the engine's own steps at times that the caller names."""
+"""For tests and demos: a queue with a past, made by the engine's own steps at given times."""
 
 from qdeck.testing._past_jobs import CRASHES_TO_BURY, Past
 

@@ -1,4 +1,4 @@
-"""Makes jobs, and what happened to them, at given times. Each step is the engine's own: nothing is inconsistent."""
+"""Jobs and their histories at given times. Each step is the engine's own, so the data is consistent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _IDS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 class Past:
     """The past of the queues of a server. The same seed makes the same ids; times are ms since the epoch.
 
-    `polls` is how many polls the same worker made in an earlier past: a number that was used is not answered again.
+    `polls` is how many polls the same worker made in an earlier past: a used number is not answered again.
     """
 
     def __init__(self, url: str, *, seed: int = 1, worker: str = "past", polls: int = 0) -> None:
@@ -67,7 +67,7 @@ class Past:
         return self._poll(queue, at_ms, free_slots=free_slots, lease_ms=lease_ms).jobs
 
     def complete(self, queue: str, at_ms: int, jobs: Iterable[ClaimedJob]) -> None:
-        """Report that claimed jobs ended well."""
+        """Report that claimed jobs succeeded."""
         self._poll(queue, at_ms, acks=[(job.id, job.token) for job in jobs])
 
     def fail(
@@ -80,14 +80,14 @@ class Past:
         kind: str = "failed",
         retry_after_ms: int | None = None,
     ) -> None:
-        """Report that a claimed job failed, and is to be retried, or not any more. The event is as workers write it."""
+        """Report that a claimed job failed, with a retry or without. The event is as workers write it."""
         delay = -1 if retry_after_ms is None else retry_after_ms
         said = msgspec.json.encode({**event, "worker": self._worker})
         ending = transitions.Ending(kind=kind, id=job.id, token=job.token, delay_ms=delay, event=said)
         self._poll(queue, at_ms, endings=[ending])
 
     def reap(self, queue: str, at_ms: int) -> None:
-        """Take back the jobs of a queue whose leases have ended."""
+        """Make jobs of a queue ready again whose leases have expired."""
         self._run(transitions.reap(queue, now=at_ms))
 
     def configure(self, queue: str, settings: Mapping[str, str]) -> None:

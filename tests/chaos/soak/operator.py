@@ -81,7 +81,7 @@ class Operator:
             return ["queues", "pause", queue]
         if kind < 92:
             return ["queues", "resume", queue]
-        return ["undo"]
+        return ["undo", "--yes"]
 
     def run(self, command: list[str]) -> tuple[int, str]:
         """Run one command in this process; return its exit code and what it wrote on stdout."""

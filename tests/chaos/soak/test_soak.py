@@ -64,7 +64,7 @@ def test_soak(
         run_command("queues", "resume", queue, "--url", server.url)
     assert raw.lrange(FAULTS, 0, -1) == [], "a command of the operator failed as none may"
     with server.client(timeout_s=30) as client:
-        run_command("schedule", "remove", "every-2-seconds", "--url", server.url)
+        run_command("schedule", "remove", "every-2-seconds", "--yes", "--url", server.url)
         _drain(crew, client)
         undone = _undo_discards(run_command, server.url)
         _drain(crew, client)
@@ -97,7 +97,7 @@ def _undo_discards(run_command: Callable[..., Ran], url: str) -> int:
     """Undo every batch that removed jobs, newest first; return how many jobs came back."""
     restored = 0
     for batch in audit.open_discards(run_command("activity", "--json", "--url", url).out):
-        ran = run_command("undo", batch, "--json", "--url", url)
+        ran = run_command("undo", batch, "--yes", "--json", "--url", url)
         assert ran.code in (0, 1), ran
         restored += json.loads(ran.out)["restored"]
     return restored

@@ -129,7 +129,7 @@ def test_passwords_are_shown_nowhere(
 
 def test_wrong_use(refuse: Callable[..., tuple[int, str]]) -> None:
     assert refuse() == (64, refuse()[1])
-    assert "no server is named" in refuse()[1]
+    assert "no server given" in refuse()[1]
     for args, words in (
         (("--http", "nowhere"), "HOST:PORT"),
         (("--purge-every", "0"), "range"),

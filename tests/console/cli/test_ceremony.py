@@ -40,18 +40,19 @@ WRITING: Final = (
     "requeue $QUEUE --yes",
     "bury $QUEUE --yes",
     "purge --now --yes",
-    "undo $BATCH",
-    "undo",
-    "clean $TASK --idle 0",
+    "undo $BATCH --yes",
+    "undo --yes",
+    "clean $TASK --idle 0 --yes",
     "clean --orphans --idle 0 --yes",
     "schedule add other $QUEUE send --cron 0_*_*_*_*",
     "schedule edit feeds --tz UTC",
     "schedule pause feeds",
     "schedule resume paused",
     "schedule run feeds",
-    "schedule remove feeds",
-    "workers quiet $WORKER",
-    "workers stop $WORKER",
+    "schedule remove feeds --yes",
+    "workers quiet $WORKER --yes",
+    "workers resume $WORKER",
+    "workers stop $WORKER --yes",
     "queues pause $QUEUE",
     "queues resume shop:paused:actions",
 )
@@ -198,7 +199,7 @@ def test_a_served_console_is_as_read_only_as_the_default_context(
     [command] = commands
     options = command[command.index("qdeck_console") + 1 : command.index("console")]
     ran = qdeck("enqueue", "shop:mail:actions", "send", *options)
-    assert (ran.code, "'archive' says read_only = true" in ran.err) == (77, True), ran
+    assert (ran.code, "'archive' has read_only = true" in ran.err) == (77, True), ran
 
 
 @pytest.mark.parametrize("option", ["--url", "--context", "--config", "--confirm", "--adapter"])
@@ -215,14 +216,14 @@ def test_an_empty_option_is_not_one_that_was_left_out(
 def test_an_agent_without_the_name_only_looks(qdeck: Callable[..., Ran], scene: Scene) -> None:
     for where in (SHOP, FROZEN):
         ran = qdeck("agent", *where)
-        assert (ran.code, "an agent writes" in ran.err) == (77, True)
+        assert (ran.code, "an agent cannot run" in ran.err) == (77, True)
 
 
 def test_no_writing_command_is_left_out_of_the_table() -> None:
     """A new command has to be put into one of the two tables."""
     import click
 
-    from qdeck_console.cli.run import _top
+    from qdeck_console.cli.run import make_top
 
     def leaves(group: click.Group, path: str) -> list[str]:
         found = []
@@ -235,10 +236,18 @@ def test_no_writing_command_is_left_out_of_the_table() -> None:
                 found.append(here)
         return found
 
-    told = [*WRITING, *LOOKING, "worker", "agent", "schedule sync", "config trust"]  # the last writes to no server
+    told = [
+        *WRITING,
+        *LOOKING,
+        "worker",
+        "agent",
+        "schedule sync",
+        "config trust",
+        "completion",
+    ]  # the last two write to no server
     defaults = {"jobs list", "job show", "dead list", "workers list", "schedule list", "queues list"}
     screens = {"console", "demo", "snapshot", "serve"}
-    known = set(leaves(_top(), ""))
+    known = set(leaves(make_top(), ""))
     assert defaults | screens <= known
     for leaf in known - defaults - screens:
         assert any(line == leaf or line.startswith(f"{leaf} ") for line in told), f"{leaf} is in neither table"
@@ -290,3 +299,16 @@ def test_a_link_to_the_socket_of_production_is_production(
     for spelled in (f"unix://{tmp_path}/link.sock", f"unix://{tmp_path}/./link.sock?db=00"):
         ran = qdeck("enqueue", "shop:mail:actions", "send", "--config", "unix.toml", "--url", spelled)
         assert (ran.code, "--confirm shop" in ran.err) == (77, True), ran
+
+
+@pytest.mark.parametrize(
+    "args", [("--where", ""), ("--where= ",), ("--id", ""), ("--apply", ""), ("--reason", "")], ids=lambda args: args[0]
+)
+def test_an_empty_filter_or_id_does_not_mean_all_jobs(
+    qdeck: Callable[..., Ran], raw: redis.Redis, args: tuple[str, ...]
+) -> None:
+    """`--where "$FILTER"` without that variable must not discard every job."""
+    qdeck("enqueue", "shop:mail:actions", "send")
+    ran = qdeck("jobs", "discard", "shop:mail:actions", "--yes", *args)
+    assert (ran.code, f"{args[0].rstrip('= ')} is empty" in ran.err) == (64, True), ran
+    assert raw.zcard("{shop:mail:actions}:ready") == 1

@@ -15,6 +15,7 @@ import pytest
 
 from qdeck._engine import programs, transitions
 from qdeck._redis import Endpoint, SyncClient
+from qdeck.admin import actor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +99,7 @@ def test_a_cut_is_told(qdeck: Callable[..., Ran]) -> None:
         enqueue(qdeck)
     ran = qdeck("jobs", QUEUE, "--limit", "2", "--json")
     assert (len(ran.json), ran.code) == (2, 0)
-    assert "more than these 2" in ran.err
+    assert "2 jobs listed, more exist (--limit 2)" in ran.err
     assert qdeck("jobs", QUEUE, "--limit", "3").err == ""
     assert qdeck("jobs", QUEUE, "--state", "dead", "--json").out == "[]\n"
 
@@ -125,7 +126,7 @@ def test_find_fields(qdeck: Callable[..., Ran]) -> None:
     assert set(found) >= FOUND
     assert (found["queue"], found["state"]) == (QUEUE, "ready")
     ran = qdeck("find", "nope", "--json")
-    assert (ran.json, ran.code) == ([], 0)
+    assert (ran.json, ran.code) == ([], 1)
     assert "nope" in ran.err
 
 
@@ -175,7 +176,7 @@ def test_a_wrong_enqueue_is_usage_and_makes_nothing(
 def test_changes_are_planned_then_done(qdeck: Callable[..., Ran]) -> None:
     ids = [enqueue(qdeck) for _ in range(3)]
     plan = qdeck("jobs", "cancel", QUEUE, "--json")
-    assert plan.code == 0
+    assert plan.code == 1, "nothing was changed: --yes was not given"
     assert (plan.json["count"], plan.json["states"]) == (3, {"ready": 3})
     assert [entry["id"] for entry in plan.json["entries"]] == ids
     assert "would cancel 3 jobs" in qdeck("jobs", "cancel", QUEUE, "--dry-run").out
@@ -191,7 +192,7 @@ def test_changes_are_planned_then_done(qdeck: Callable[..., Ran]) -> None:
     assert qdeck("find", late, "--json").json[0]["state"] == "ready"
     assert qdeck("jobs", "discard", QUEUE, "--where", "state:cancelled", "--yes").code == 0
     ran = qdeck("jobs", "discard", QUEUE, "--where", "state:cancelled", "--yes")
-    assert (ran.code, "nothing matches" in ran.err) == (0, True)
+    assert (ran.code, "no matching job" in ran.err) == (0, True)
 
 
 def test_pause_and_resume(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
@@ -199,9 +200,21 @@ def test_pause_and_resume(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
     assert qdeck("queues", "pause", QUEUE, "--json").json == {
         "adapter": "native", "queue": QUEUE, "paused": True, "changed": True,
     }  # fmt: skip
-    assert raw.hget(f"{{{QUEUE}}}:meta", "paused") == b"1"
+    assert raw.hget(f"{{{QUEUE}}}:meta", "paused") is not None
     assert qdeck("queues", "resume", QUEUE).code == 0
     assert raw.hget(f"{{{QUEUE}}}:meta", "paused") is None
+    assert qdeck("queues", "pause", QUEUE, "--reason", "INC-42").code == 0
+    [row] = qdeck("queues", "--json").json
+    assert (row["paused"], row["pause"]["who"], row["pause"]["reason"]) == (True, actor(), "INC-42")
+    ran = qdeck("queues", "resume", QUEUE)
+    assert ran.code == 1, "a reason stands, and there is no terminal to ask at"
+    assert f"{QUEUE} was paused by {actor()}, 0s ago: INC-42" in ran.err
+    assert "--yes does it" in ran.err
+    assert raw.hget(f"{{{QUEUE}}}:meta", "paused") is not None
+    assert qdeck("queues", "resume", QUEUE, "--yes").code == 0
+    assert raw.hget(f"{{{QUEUE}}}:meta", "paused") is None
+    raw.hset(f"{{{QUEUE}}}:meta", "paused", json.dumps({"who": "ana@ops-1"}))
+    assert "by ana@ops-1" in qdeck("queues", "resume", QUEUE).err
     ran = qdeck("queues", "pause", "demo:mial:actions")
     assert (ran.code, QUEUE in ran.err) == (64, True)
 
@@ -220,8 +233,16 @@ def test_workers_are_listed_and_asked(qdeck: Callable[..., Ran], raw: redis.Redi
     [row] = qdeck("workers", "--json").json
     assert {"id", "host", "pid", "queues", "alive", "heartbeat_s", "running"} <= set(row)
     assert row["alive"] is True
-    assert qdeck("workers", "stop", "h.7.x").code == 0
+    ran = qdeck("workers", "stop", "h.7.x")
+    assert (ran.code, f"no other worker serves {QUEUE}" in ran.err) == (1, True)
+    assert raw.hget("qdeck:control", "h.7.x") is None
+    assert qdeck("workers", "quiet", "h.7.x", "--yes").code == 0
+    assert raw.hget("qdeck:control", "h.7.x") == b"quiet"
+    assert qdeck("workers", "resume", "h.7.x").code == 0
+    assert raw.hget("qdeck:control", "h.7.x") is None
+    assert qdeck("workers", "stop", "h.7.x", "--yes").code == 0
     assert raw.hget("qdeck:control", "h.7.x") == b"stop"
+    assert qdeck("workers", "resume", "h.7.x").code == 64, "a stop is not taken back"
     assert qdeck("workers", "quiet", "h.7.y").code == 64
 
 
@@ -264,7 +285,7 @@ def test_a_wrong_filter_is_pointed_at(qdeck: Callable[..., Ran]) -> None:
 def test_no_server_named_is_wrong_usage(qdeck: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("QDECK_URL")
     ran = qdeck("status")
-    assert (ran.code, "no server is named" in ran.err) == (64, True)
+    assert (ran.code, "no server given" in ran.err) == (64, True)
     monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1")
     assert qdeck("status").code == 69
 
@@ -297,7 +318,13 @@ def test_a_user_who_may_only_read_can_look(qdeck: Callable[..., Ran], make_serve
     assert ran.code == 1
     assert "clock" in ran.err
     assert "INFO" in ran.err
-    for args in (("jobs", QUEUE), ("job", QUEUE, made), ("find", made), ("workers",), ("jobs", "cancel", QUEUE)):
+    for args in (
+        ("jobs", QUEUE),
+        ("job", QUEUE, made),
+        ("find", made),
+        ("workers",),
+        ("jobs", "cancel", QUEUE, "--dry-run"),
+    ):
         assert qdeck(*args, "--url", url).code == 0
     for write in (("queues", "pause", QUEUE), ("enqueue", QUEUE, "t"), ("jobs", "cancel", QUEUE, "--yes")):
         assert qdeck(*write, "--url", url).code == 77
@@ -344,7 +371,7 @@ def test_every_command_has_help(qdeck: Callable[..., Ran]) -> None:
     for words in ("status", "jobs", "job", "find", "enqueue", "worker", "workers", "demo", "console"):
         assert words in top
         ran = qdeck(words, "--help")
-        assert (ran.code, "--url" in ran.out) == (0, True)
+        assert (ran.code, "Shared options: qdeck --help" in ran.out) == (0, True)
     for words in ("cancel", "discard", "run", "reprioritise"):
         assert "--dry-run" in qdeck("jobs", words, "--help").out
 

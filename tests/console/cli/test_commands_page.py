@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import pytest
 
+from qdeck_console.cli.base import VerbGroup
+from qdeck_console.cli.run import make_top
 from support import pages
 from support.scene import make_scene
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     from support.pages import Row
     from support.servers import Server
 
+# A script that copies a list as if it had not been used for two days.
+OLD: Final = 'return(redis.call("RESTORE",KEYS[1],0,redis.call("DUMP",KEYS[2]),"IDLETIME",200000))'
 # For each row of the page what is run, with the exit code that has to come; several lines are run one after the other,
 # and the last is looked at. Words with $ are from the scene. A leading ! is a command for the server itself.
 RUNS: Final[dict[str, list[tuple[int, str]]]] = {
@@ -31,7 +37,7 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
     "queues": [(0, "queues"), (0, "queues list")],
     "jobs QUEUE": [(0, "jobs $QUEUE"), (0, "jobs list $QUEUE --state dead --where error:Timeout* --limit 1")],
     "job QUEUE ID": [(0, f"job $QUEUE {name}") for name in ("$ID", "$READY", "$BLOCKED", "$DELAYED", "$RUNNING")],
-    "find ID": [(0, "find $ID"), (0, "find nowhere"), (1, "!HSET {$QUEUE}:meta v 3; find nowhere")],
+    "find ID": [(0, "find $ID"), (1, "find nowhere")],
     "stuck": [(1, "stuck"), (1, "stuck $QUEUE --limit 1"), (0, "requeue $QUEUE --yes; stuck")],
     "dead": [
         (0, "dead"),
@@ -65,8 +71,9 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (3, "health --nagios --url $BLIND"),
     ],
     "doctor": [(1, "doctor"), (0, "doctor --url $AOF")],
-    "jobs cancel|discard|move|run|reprioritise QUEUE": [
-        (0, "jobs cancel $QUEUE --id $READY"),
+    "jobs cancel|discard|complete|move|run|reprioritise QUEUE": [
+        (0, "jobs cancel $QUEUE --id $READY --dry-run"),
+        (1, "jobs cancel $QUEUE --id $READY"),
         (0, "jobs cancel $QUEUE --id $READY --yes"),
         (0, "jobs discard $QUEUE --state ready --yes"),
         (0, "jobs move $QUEUE --id $READY --to shop:bills:actions --yes"),
@@ -78,17 +85,22 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (0, "job edit $QUEUE $READY --payload payload.json"),
         (0, "dead edit $QUEUE $ID --payload payload.json"),
     ],
-    "dead retry|discard": [
-        (0, "dead retry"),
+    "dead retry": [
+        (0, "dead retry --dry-run"),
+        (1, "dead retry"),
         (0, "dead retry $QUEUE --where error:Timeout* --yes"),
         (0, "dead retry --id $ID --yes --rate 1000/s"),
         (1, "dead retry --id nowhere --yes"),
-        (0, "dead discard $QUEUE --dry-run"),
-        (0, "dead discard --yes"),
         (1, "dead retry --plan p; dead discard --id $ID --yes; dead retry --apply p"),
     ],
+    "dead discard": [
+        (0, "dead discard $QUEUE --dry-run"),
+        (1, "dead discard"),
+        (0, "dead discard --yes"),
+    ],
     "requeue|bury": [
-        (0, "requeue"),
+        (0, "requeue --dry-run"),
+        (1, "requeue"),
         (0, "requeue $QUEUE --yes"),
         (0, "bury --yes"),
         (1, "requeue --plan p; bury --yes; requeue --apply p"),
@@ -106,13 +118,25 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (0, "purge --now --yes"),
         (1, "!HDEL {$QUEUE}:lease $STUCK; purge --set max_pending_age=1m --now --yes"),
     ],
-    "undo": [
-        (0, "undo"),
-        (0, "undo $BATCH"),
-        (1, "dead retry --id $ID --yes; jobs cancel $QUEUE --id $ID --yes; undo $RETRIED"),
+    "undo": [(0, "undo --dry-run"), (1, "undo $BATCH"), (0, "undo $BATCH --yes; undo $BATCH")],
+    "undo --yes": [
+        (0, "undo --yes"),
+        (0, "undo $BATCH --yes"),
+        (0, "undo $BATCH --yes; undo $BATCH --yes"),
+        (1, "dead retry --id $ID --yes; jobs cancel $QUEUE --id $ID --yes; undo $RETRIED --yes"),
     ],
-    "clean TASK_ID": [(0, "clean $TASK --idle 0"), (1, "clean $TASK"), (1, "clean $TASK --dry-run")],
-    "clean --orphans": [(0, "clean --orphans"), (0, "clean --orphans --yes")],
+    "clean TASK_ID": [
+        (0, "clean $TASK --idle 0 --yes"),
+        (0, "clean $TASK --idle 0 --dry-run"),
+        (1, "clean $TASK --idle 0"),
+        (1, "clean $TASK --yes"),
+        (1, "clean $TASK --dry-run"),
+    ],
+    "clean --orphans": [
+        (0, "clean --orphans --dry-run"),
+        (0, "clean --orphans --yes"),
+        (1, f"!RPUSH tmp x; !EVAL {OLD} 2 shop:dev:mail:responses:ask:c1 tmp; clean --orphans"),
+    ],
     "config trust": [(0, "config trust here.toml"), (0, "config trust here.toml --remove")],
     "enqueue QUEUE TASK": [
         (0, "enqueue $QUEUE send --args [1] --priority LOW --name n --unique --tag a"),
@@ -126,21 +150,42 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (0, "schedule resume feeds"),
     ],
     "schedule run NAME": [(0, "schedule run feeds")],
-    "schedule remove NAME": [(0, "schedule remove feeds")],
-    "workers quiet|stop ID": [(0, "workers quiet $WORKER"), (0, "workers stop $WORKER")],
-    "queues pause|resume QUEUE": [(0, "queues pause $QUEUE"), (0, "queues resume $QUEUE")],
+    "schedule remove NAME": [(0, "schedule remove feeds --yes"), (1, "schedule remove feeds")],
+    "schedule sync MODULE:APP": [(0, "schedule sync page_app:app")],
+    "workers quiet|stop ID": [
+        (0, "workers quiet $WORKER --yes"),
+        (0, "workers stop $WORKER --yes"),
+        (1, "workers stop $WORKER"),
+    ],
+    "workers resume ID": [(0, "workers resume $WORKER")],
+    "queues pause QUEUE": [(0, "queues pause $QUEUE --reason INC-42")],
+    "queues resume QUEUE": [
+        (0, "queues pause $QUEUE --reason INC-42; queues resume $QUEUE --yes"),
+        (1, "queues pause $QUEUE --reason INC-42; queues resume $QUEUE"),
+    ],
 }
+APP: Final = """import qdeck
+
+app = qdeck.App(queue="shop:mail:actions")
+
+
+@app.task
+def send() -> None: ...
+
+
+app.schedule("nightly", send, cron="0 7 * * *")
+"""
 NO_JSON: Final = ("health --nagios",)
 CASES: Final = [(row, code, lines) for row, runs in RUNS.items() for code, lines in runs]
 
 
 def name_of(row: Row) -> str:
     """The command of a row without its options."""
-    words = []
+    words: list[str] = []
     for word in row.command.split():
-        if word.startswith("["):
+        if word.startswith("[") and "--yes" not in row.command.split():
             break
-        words.append(word)
+        words += [word] if not word.startswith("[") else []
     return " ".join(words)
 
 
@@ -149,13 +194,20 @@ PAGE: Final = {name_of(row): row for row in pages.commands()}
 
 @pytest.fixture
 def run(
-    qdeck: Callable[..., Ran], url: str, raw: redis.Redis, tmp_path: Path, make_server: Callable[..., Server]
+    qdeck: Callable[..., Ran],
+    url: str,
+    raw: redis.Redis,
+    tmp_path: Path,
+    make_server: Callable[..., Server],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[str], Ran]:
     """Runs lines on a server with something of everything; returns what the last one left."""
     known = make_scene(url, raw).words()
     raw.execute_command("ACL", "SETUSER", "blind", "on", ">pw", "+ping", "+hello")
     known["BLIND"] = url.replace("redis://", "redis://blind:pw@")
     (tmp_path / "payload.json").write_text('[["other"], {}]')
+    (tmp_path / "page_app.py").write_text(APP)
+    monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "here.toml").write_text('[contexts.a]\nurl = "redis://a"\n')
 
     def word(text: str) -> str:
@@ -187,6 +239,44 @@ def test_every_command_of_the_page_is_run_and_every_exit_code_it_names_is_shown(
         assert {code for code, _ in RUNS[name]} == set(row.codes), name
 
 
+def commands_of(name: str) -> list[click.Command]:
+    """Return the commands that a row stands for: those of its verbs, or the default verb of its group."""
+    words = [word for word in name.split() if word.islower() and not word.startswith("-")]
+    found: list[click.Command] = [make_top()]
+    for word in words:
+        found = [_verb(group, verb) for group in found for verb in word.split("|")]
+    return [_verb(one, one.default or "") if isinstance(one, VerbGroup) else one for one in found]
+
+
+def _verb(group: click.Command, name: str) -> click.Command:
+    assert isinstance(group, click.Group)
+    found = group.get_command(click.Context(group), name)
+    assert found is not None, name
+    return found
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+def test_every_option_of_the_page_is_one_of_its_command(name: str) -> None:
+    named = set(re.findall(r"--[a-z-]+", PAGE[name].command))
+    for command in commands_of(name):
+        assert named <= {option for param in command.params for option in param.opts}, command.name
+
+
+def test_every_command_is_on_the_page_or_runs_until_it_is_stopped() -> None:
+    shown = {id(command) for name in RUNS for command in commands_of(name)}
+    top = make_top()
+    missing = set()
+    for name in top.list_commands(click.Context(top)):
+        command = _verb(top, name)
+        leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+        missing |= {f"{name} {leaf.name}" for leaf in leaves if id(leaf) not in shown}
+    assert missing == {
+        "dead edit",  # named in the row of `job edit`
+        "console console", "snapshot snapshot", "serve serve", "demo demo", "worker worker", "agent agent",
+        "completion completion",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("name", "code", "lines"), CASES, ids=[f"{lines} → {code}" for _, code, lines in CASES])
 def test_a_command_writes_what_the_page_says(run: Callable[[str], Ran], name: str, code: int, lines: str) -> None:
     ran = run(lines)
@@ -212,7 +302,8 @@ def test_the_codes_that_all_commands_share(run: Callable[[str], Ran], name: str)
     """64 wrong usage, 69 the server cannot be reached, 77 not allowed: each with a message and nothing on stdout."""
     lines = RUNS[name][0][1].removeprefix("!FLUSHALL; ")
     wanted = {"--no-such-option": 64, "--url redis://127.0.0.1:1": 69, "--url $BLIND": 77}
-    if name in ("health --nagios", "config trust"):  # the one has codes of its own, the other needs no server
+    # The first has codes of its own, the second needs no server, the app of the third names its server.
+    if name in ("health --nagios", "config trust", "schedule sync MODULE:APP"):
         wanted = {"--no-such-option": 64}
     if "--apply" in name:  # a plan is compared with the queues first, which this user cannot see
         del wanted["--url $BLIND"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck import finding_times
 from qdeck._formatting import iso
+from qdeck._server import finding_times
 from qdeck.admin import Writer
 from support.commands import write_trusted
 
@@ -119,7 +119,7 @@ def test_who_may_only_read_is_told_what_is_unknown(qdeck: Callable[..., Ran], ra
     assert ran.code == 1, "no worker"
     checks = {check["name"]: check for check in ran.json["checks"]}
     assert (checks["memory"]["ok"], checks["memory"]["status"]) == (None, "unknown")
-    assert "memory unknown" in checks["memory"]["detail"]
+    assert "memory is unknown" in checks["memory"]["detail"]
     assert "INFO" in ran.err
 
 
@@ -183,7 +183,7 @@ def test_production_takes_its_name_before_anything_is_written(
 @pytest.mark.parametrize(
     ("text", "args", "said"),
     [
-        ("[purge]\nmax_redy_age = 1", ["status"], "did you mean 'max_ready_age'?"),
+        ("[purge]\nmax_redy_age = 1", ["status"], "Did you mean 'max_ready_age'?"),
         ("[purge]\nmax_ready_age = 'x'", ["health"], "qdeck.toml: purge.max_ready_age"),
         ("[contexts.a]\nurl = 'x'", ["status", "--context", "b"], "there is no context 'b'"),
         ("[contexts.a]\nurl = '${NO_SUCH_VARIABLE}'", ["status", "--context", "a"], "NO_SUCH_VARIABLE is not set"),

@@ -27,15 +27,15 @@ def hint_of(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("[purge]\ndlq_enabled = true", "dlq_enabled belongs in [dead_letters]"),
-        ("[health]\npurge_enabled = true", "purge_enabled belongs in [purge]"),
-        ("[dead_letters]\nhealth_check_enabled = true", "health_check_enabled belongs in [health]"),
-        ("[health]\ndlq_max_warning = 3", "dlq_max_warning belongs in [health.health_thresholds]"),
-        ("[purge]\ndefault_context = 'a'", "default_context belongs before the first [table]"),
-        ("[purge]\ndlq_tll = 3", "did you mean 'dlq_ttl' in [dead_letters]?"),
-        ("[purge]\npurge_dry_rn = true", "did you mean 'purge_dry_run'?"),
-        ("[adapters.lists]\npaterns = []", "did you mean 'patterns'?"),
-        ("[contexts.a]\nurl = 'x'\n[contexts.a.thresholds]\nready_max = 1", "did you mean 'ready_queue_max'?"),
+        ("[purge]\ndlq_enabled = true", "Move dlq_enabled to [dead_letters]."),
+        ("[health]\npurge_enabled = true", "Move purge_enabled to [purge]."),
+        ("[dead_letters]\nhealth_check_enabled = true", "Move health_check_enabled to [health]."),
+        ("[health]\ndlq_max_warning = 3", "Move dlq_max_warning to [health.health_thresholds]."),
+        ("[purge]\ndefault_context = 'a'", "Move default_context before the first [table]."),
+        ("[purge]\ndlq_tll = 3", "Did you mean 'dlq_ttl' in [dead_letters]?"),
+        ("[purge]\npurge_dry_rn = true", "Did you mean 'purge_dry_run'?"),
+        ("[adapters.lists]\npaterns = []", "Did you mean 'patterns'?"),
+        ("[contexts.a]\nurl = 'x'\n[contexts.a.thresholds]\nready_max = 1", "Did you mean 'ready_queue_max'?"),
     ],
 )
 def test_a_setting_of_another_section_is_named_with_its_section(text: str, hint: str) -> None:
@@ -66,19 +66,20 @@ def test_every_switch_that_is_off_by_default_writes_unless_it_only_restricts() -
 def test_a_threshold_that_is_misspelled_on_the_command_line() -> None:
     with pytest.raises(InvalidOption) as caught:
         Limits().changed("dlq_enable=true")
-    assert "did you mean" not in caught.value.hint
+    assert "Did you mean" not in caught.value.hint
 
 
 @pytest.mark.parametrize(
     ("args", "proposed"),
     [
-        (["purge", "--aply"], "--plan"),
+        (["purge", "--aply"], ""),
         (["purge", "--yess"], ""),
         (["purge", "--noww"], ""),
         (["requeue", "q", "--all-runing"], ""),
         (["clean", "--orphan-s"], ""),
         (["status", "--confrm", "x"], "--config"),
         (["status", "--contex", "x"], "--context"),
+        (["status", "--hlep"], "--help"),
     ],
 )
 def test_no_hint_proposes_an_option_that_writes(qdeck: Callable[..., Ran], args: list[str], proposed: str) -> None:
@@ -86,3 +87,7 @@ def test_no_hint_proposes_an_option_that_writes(qdeck: Callable[..., Ran], args:
     assert ran.code == 64
     assert proposed in ran.err
     assert [option for option in OPTIONS_THAT_WRITE if repr(option) in ran.err] == []
+
+
+def test_an_option_of_another_command_gets_no_suggestion(qdeck: Callable[..., Ran]) -> None:
+    assert "Did you mean" not in qdeck("status", "--where", "x").err

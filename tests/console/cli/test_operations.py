@@ -70,16 +70,16 @@ def test_undo_of_a_bury_says_which_jobs_were_running(qdeck: Callable[..., Ran], 
     yard.claim()
     yard.add()
     assert qdeck("bury", QUEUE, "--all-running", "--yes").code == 0
-    back = qdeck("undo")
+    back = qdeck("undo", "--yes")
     assert back.code == 0
-    assert "1 job had been running; ready now, their workers lost the leases" in back.out
+    assert "1 job had been running and is ready now; its worker lost the lease" in back.out
 
 
 def test_retry_is_planned_then_done_then_undone(qdeck: Callable[..., Ran], yard: Yard, own_state: Path) -> None:
     yard.bulk_dead(30)
     before = yard.dump()
     plan = qdeck("dead", "retry", QUEUE, "--where", "error:Timeout*", "--json")
-    assert plan.code == 0
+    assert plan.code == 1, "nothing was changed: --yes was not given"
     assert set(plan.json) >= PLAN
     assert plan.json["count"] == len(plan.json["entries"]) == 15
     assert yard.dump() == before, "a dry run writes nothing"
@@ -91,11 +91,14 @@ def test_retry_is_planned_then_done_then_undone(qdeck: Callable[..., Ran], yard:
     assert len(yard.ids("ready")) == 15
     again = qdeck("dead", "retry", "--apply", plan.json["plan"], "--json")
     assert (again.json["applied"], len(yard.ids("ready"))) == (15, 15), "twice is once"
-    back = qdeck("undo", "--json")
+    back = qdeck("undo", "--yes", "--json")
     assert set(back.json) >= UNDO
     assert (back.code, back.json["batch"], back.json["restored"]) == (0, batch.json["batch"], 15)
     assert yard.dump() == before
-    assert qdeck("undo", batch.json["batch"]).code == 0
+    again = qdeck("undo", batch.json["batch"], "--yes")
+    assert again.code == 0
+    assert "was undone by" in again.out
+    assert "nothing was changed" in again.out
     assert qdeck("undo", "nix").code == 64
     lines = [json.loads(line) for line in qdeck("activity", "--json").out.splitlines()]
     assert [line["verb"] for line in lines][:2] == ["retry", "retry"]
@@ -104,6 +107,9 @@ def test_retry_is_planned_then_done_then_undone(qdeck: Callable[..., Ran], yard:
     assert (own_state / "qdeck" / "plans" / f"{plan.json['plan']}.jsonl").exists()
     assert qdeck("activity", "--since", "1h", "--json").out.count("\n") == len(lines)
     assert qdeck("activity", "--since", "2999-01-01", "--json").out == ""
+    assert qdeck("activity", "--since", "00:00", "--json").code == 0
+    wrong = qdeck("activity", "--since", "25:00")
+    assert (wrong.code, "UTC unless it has an offset" in wrong.err) == (64, True)
     assert qdeck("activity", "--since", "soon").code == 64
     assert "retry" in qdeck("activity").out
 
@@ -127,12 +133,12 @@ def test_every_verb_applies_a_plan_of_its_own_and_of_no_other(qdeck: Callable[..
         assert plan["count"] >= 1, verb
         other = "jobs run" if verb == "dead retry" else "dead retry"
         ran = qdeck(*other.split(), "--apply", plan["plan"])
-        assert (ran.code, f"is one to {plan['verb']}" in ran.err) == (64, True), verb
+        assert (ran.code, f"is for {plan['verb']}" in ran.err) == (64, True), verb
         ran = qdeck(*verb.split(), "--apply", plan["plan"], "--reason", "too late")
-        assert (ran.code, "no other wishes" in ran.err) == (64, True), verb
+        assert (ran.code, "leave the other options out" in ran.err) == (64, True), verb
         ran = qdeck(*verb.split(), "--apply", plan["plan"], "--json")
         assert (ran.code, ran.json["applied"]) == (0, plan["count"]), verb
-        undone.append(qdeck("undo", "--json").json["restored"] == plan["count"])
+        undone.append(qdeck("undo", "--yes", "--json").json["restored"] == plan["count"])
     assert all(undone)
 
 
@@ -153,7 +159,10 @@ def test_who_is_stopped_says_what_was_done(
         process.kill()
     batch = json.loads(out)
     assert (process.returncode, batch["applied"], batch["stopped"]) == (130, 1, "it was cancelled")
-    assert ("stopped after 1" in err, "Traceback" in err) == (True, False)
+    assert ("stopped: it was cancelled; to apply the rest: qdeck dead retry --apply " in err, "Traceback" in err) == (
+        True,
+        False,
+    )
     line = json.loads(qdeck("activity", "--json").out.splitlines()[-1])
     assert (line["batch"], line["outcome"]) == (batch["batch"], "stopped")
     assert qdeck("dead", "retry", "--apply", batch["batch"][2:], "--json").json["applied"] == 20, "it goes on"
@@ -177,9 +186,9 @@ def test_a_part_is_skipped(qdeck: Callable[..., Ran], yard: Yard) -> None:
     [job_id] = yard.bulk_dead(1)
     ran = qdeck("dead", "discard", QUEUE, "--id", job_id, "--id", "nope", "--yes", "--json")
     assert (ran.code, ran.json["applied"], ran.json["skipped"][0]["id"]) == (1, 1, "nope")
-    assert "nope is skipped: there is no such job" in ran.err
+    assert f"qdeck: no job nope in {QUEUE}" in ran.err
     ran = qdeck("dead", "discard", QUEUE, "--yes")
-    assert (ran.code, "nothing matches" in ran.err) == (0, True)
+    assert (ran.code, "no matching job" in ran.err) == (0, True)
 
 
 def test_redrive(qdeck: Callable[..., Ran], yard: Yard) -> None:
@@ -226,7 +235,8 @@ def test_stuck_jobs(qdeck: Callable[..., Ran], yard: Yard) -> None:
     assert ran.code == 1
     assert {job["id"] for job in ran.json} == set(ids[:3])
     assert all(set(job) >= STUCK for job in ran.json)
-    assert {(job["why"], job["worker"], job["worker_alive"]) for job in ran.json} == {("owner gone", "gone", False)}
+    assert {(job["code"], job["worker"], job["worker_alive"]) for job in ran.json} == {("owner_gone", "gone", False)}
+    assert all(job["why"].startswith("worker lost, lease expired ") for job in ran.json)
     assert len(qdeck("stuck", QUEUE, "--where", "worker:gone", "--json").json) == 3
     plan = qdeck("requeue", QUEUE, "--json")
     assert {entry["id"] for entry in plan.json["entries"]} == set(ids[:3]), "the stuck ones only"
@@ -234,7 +244,7 @@ def test_stuck_jobs(qdeck: Callable[..., Ran], yard: Yard) -> None:
     assert yard.ids("ready") == [ids[0]]
     assert qdeck("bury", QUEUE, "--yes", "--json").json["applied"] == 2
     assert set(yard.ids("dead")) == set(ids[1:3])
-    assert yard.ids("running") == [ids[3]], "one that is not stuck is left alone"
+    assert yard.ids("running") == [ids[3]], "one that is not stuck is skipped"
     assert qdeck("requeue", QUEUE, "--id", ids[3], "--yes").code == 0
 
 
@@ -244,7 +254,7 @@ def test_jobs_are_moved(qdeck: Callable[..., Ran], yard: Yard) -> None:
     ran = qdeck("jobs", "move", QUEUE, "--to", OTHER, "--yes", "--json")
     assert (ran.code, ran.json["applied"]) == (0, 3)
     assert Yard(yard.url, yard.raw, OTHER).ids("ready") == ids
-    assert qdeck("undo", "--json").json["restored"] == 3
+    assert qdeck("undo", "--yes", "--json").json["restored"] == 3
     assert yard.ids("ready") == ids
 
 

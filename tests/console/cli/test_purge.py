@@ -97,10 +97,10 @@ def test_rules_and_thresholds_of_one_run(qdeck: Callable[..., Ran], yard: Yard, 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--rule", "done_to_old"], "did you mean 'done_too_old'?"),
-        (["--set", "max_redy_age=1"], "did you mean 'max_ready_age'?"),
+        (["--rule", "done_to_old"], "Did you mean 'done_too_old'?"),
+        (["--set", "max_redy_age=1"], "Did you mean 'max_ready_age'?"),
         (["--apply", "no-such-plan"], "there is no plan 'no-such-plan'"),
-        (["--apply", "x", "--rule", "done_too_old"], "--apply does what the plan says"),
+        (["--apply", "x", "--rule", "done_too_old"], "--apply applies a plan as it is"),
         (["nowhere:mail:actions"], "there is no queue"),
     ],
 )
@@ -139,4 +139,4 @@ def test_what_no_queue_has_is_left_out_with_its_own_name(qdeck: Callable[..., Ra
     raw.zadd("scheduler:queue:priority", {"job": 1})
     raw.zadd("scheduler:processing", {"job": 1})
     ran = qdeck("purge")
-    assert "qdeck: 'scheduler:processing' holds a zset, scheduler needs a hash: it is left out\n" in ran.err
+    assert "qdeck: ignored 'scheduler:processing': scheduler expects a hash, found a zset\n" in ran.err

@@ -31,7 +31,7 @@ LOOKING: Final = (
     ("dead list", 0, (CLOCK,)),
     ("dead --group", 0, (CLOCK,)),
     ("dead export", 0, (CLOCK,)),
-    ("dead retry --where error:Timeout*", 0, (CLOCK,)),
+    ("dead retry --where error:Timeout* --dry-run", 0, (CLOCK,)),
     ("jobs cancel $QUEUE --dry-run", 0, (CLOCK,)),
     ("requeue --dry-run", 0, (CLOCK,)),
     ("purge", 0, (CLOCK,)),
@@ -41,7 +41,7 @@ LOOKING: Final = (
     ("workers", 0, (CLOCK,)),
     ("schedule list", 0, (CLOCK,)),
     ("clean $TASK --dry-run --idle 0", 0, ()),
-    ("clean --orphans", 0, ()),
+    ("clean --orphans --dry-run", 0, ()),
 )
 # What a connection says at its beginning. It names itself and chooses a database; it writes nothing.
 GREETINGS: Final = ("hello", "auth", "client", "select", "ping")

@@ -19,7 +19,7 @@ def filled(url: str) -> str:
     return url
 
 
-@pytest.mark.parametrize(("size", "more"), [("160x48", "since it was made"), ("80x24", "? help"), ("60x16", "mail")])
+@pytest.mark.parametrize(("size", "more"), [("160x48", "since creation"), ("80x24", "? help"), ("60x16", "mail")])
 def test_a_frame_as_text(filled: str, capsys: pytest.CaptureFixture[str], size: str, more: str) -> None:
     assert main(["snapshot", "--url", filled, "--size", size]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -45,7 +45,7 @@ def test_a_frame_as_a_picture(filled: str, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (["--screen", "nowhere"], 64, "there is queues"),
+        (["--screen", "nowhere"], 64, "Use one of: queues"),
         (["--size", "wide"], 64, "160x48"),
         (["--url", "redis://127.0.0.1:1"], 69, "cannot be reached"),
     ],

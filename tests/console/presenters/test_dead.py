@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from qdeck.admin import Entry, HistoryEvent, JobDetail, JobFailure, JobRecord, Seen, Stuck, StuckCode
 from qdeck_console.format import length
 from qdeck_console.presenters import dead as present
-from qdeck_console.presenters.parts import PLAIN, in_height
+from qdeck_console.presenters.line_parts import PLAIN, in_height
 from qdeck_console.presenters.payload import payload_pieces, shared_columns
 from qdeck_console.presenters.stuck import theirs
 
@@ -34,14 +34,14 @@ def test_what_all_entries_have_in_common_is_said_once() -> None:
     bare = [replace(job, attempts=None, worker=None, task=None) for job in jobs]
     nothing = present.Alike.of(bare)
     assert not nothing.words()
-    assert "tries" not in "".join(text for text, _ in present.entries(nothing).head(120)), "none has any"
+    assert "attempts" not in "".join(text for text, _ in present.jobs_table(nothing).head(120)), "none has any"
     for cells in (60, 80, 113, 160):
         for known in (alike, None):
-            head = "".join(text for text, _ in present.entries(known).head(cells))
-            assert ("tries" in head) is (known is None)
+            head = "".join(text for text, _ in present.jobs_table(known).head(cells))
+            assert ("attempts" in head) is (known is None)
             for job in jobs:
-                assert length(present.entries(known).line(job, cells, (), at_cursor=False)) <= cells
-            title = present.entries_title(None, "1–3 of 3", [], "error:Boom*", cells, known)
+                assert length(present.jobs_table(known).line(job, cells, (), at_cursor=False)) <= cells
+            title = present.jobs_title(None, "1–3 of 3", [], "error:Boom*", cells, known)
             assert length(title) <= cells
 
 
@@ -66,7 +66,7 @@ def test_every_try_of_a_dead_letter_is_told_the_newest_first() -> None:
         id="id-1", key="k", queue="a:b", state="dead", native_state="dead", task="deliver", retries=8, attempts=9,
         history=ends, failure=failure, failed_ms=9000,
     )  # fmt: skip
-    shown = ["".join(text for text, _ in line) for line in present.side(job, 44, now_ms=60_000, hide=PLAIN)]
+    shown = ["".join(text for text, _ in line) for line in present.side(job, 44, now_ms=60_000, naming=PLAIN)]
     at = next(number for number, line in enumerate(shown) if line.startswith("attempts"))
     assert shown[at].endswith("9")
     assert shown[at + 1].startswith("9")
@@ -92,5 +92,5 @@ def test_many_seconds_are_told_as_hours() -> None:
     seen = Seen(key=b"pool", member=b"vm")
     entry = Entry(id="vm", key="vm", adapter="vmpooler", queue="pool", state="running", native_state="pending",
                   seen=seen, stuck=told)  # fmt: skip
-    assert theirs(entry).reason == "pending for 3h 00m, over 2h 00m"
-    assert str(told) == "pending for 10,811 s, over 7,200 s"
+    assert theirs(entry).reason == "pending for 3h 00m, over 2h"
+    assert str(told) == "pending for 3h 00m, over 2h"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ from rich.color import Color, ColorSystem
 from qdeck.admin import Status
 from qdeck_console import format as fmt
 from qdeck_console.actions import ACTIONS, TABS
-from qdeck_console.feed import Picture
+from qdeck_console.feed import FeedState
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.confirm import buttons, to_go
 from qdeck_console.presenters.frame import Offer, ShownContext, Tab
@@ -39,7 +41,7 @@ def finding(severity: Status, words: str) -> Any:
     return SimpleNamespace(severity=severity, text=words, row_text=words, queue=None)
 
 
-def sick() -> Picture:
+def sick() -> FeedState:
     findings = (
         finding(Status.UNHEALTHY, "no clone has finished since 11:21"),
         finding(Status.DEGRADED, "9 stuck"),
@@ -53,7 +55,7 @@ def sick() -> Picture:
         totals=SimpleNamespace(ready=56_877),
         server=None,
     )
-    return Picture(snapshot=snapshot, flow=(249.8, 233.8))
+    return FeedState(snapshot=snapshot, flow=(249.8, 233.8))
 
 
 @pytest.mark.parametrize("cells", [60, 72, 80, 90, 99, 100, 110, 120, 139, 140, 160, 200])
@@ -66,19 +68,21 @@ def test_the_frame_fits_every_width(cells: int) -> None:
             assert f" {number} " in f"{told} ", "each has its key"
         assert "9  4" in told or "9   4" in told, "a count does not look like the next one's key"
         assert "5 Purge" in told or cells < 80
-    picture = sick()
-    told = words(frame.verdict(picture, cells))
+    feed_state = sick()
+    told = words(frame.verdict(feed_state, cells))
     assert len(told) <= cells
     assert "no clone has finished since 11:21" in told, "the worst reason is whole"
     assert "+" in told or "webhooks" in told, "what is left out is told"
     assert ("ready" in told) == (cells >= 100), "how many comes after why"
     for low in (False, True):
         context = ShownContext(title="prod-eu", server="redis-1.eu:6379/0", environment="prod", read_only=True)
-        line, ground = frame.bar(context, picture, None, cells, low=low)
+        line, ground = frame.bar(context, feed_state, None, cells, low=low)
         assert (fmt.length(line), ground) == (cells, "prod")
         assert all(word in words(line) for word in ("PRODUCTION", "prod-eu", "∅ READ-ONLY"))
         assert ("unhealthy" in words(line)) == low
         assert ("redis-1" in words(line)) == (cells >= 80 and not low)
+        clock = re.search(rf"\d\d:\d\d:\d\d {re.escape(time.strftime('%Z'))} · ", words(line))
+        assert (clock is not None) == (cells >= 100), "the times of all screens are in the zone of this clock"
 
 
 def test_keys_that_cannot_act_say_why_where_there_is_room() -> None:
@@ -87,7 +91,7 @@ def test_keys_that_cannot_act_say_why_where_there_is_room() -> None:
         Offer(by_id["open"], "open"),
         Offer(by_id["cancel"], "cancel", "owner is gone"),
         Offer(by_id["run"], "run now", "owner is gone"),
-        Offer(by_id["discard"], "discard", "read-only: nothing can be changed"),
+        Offer(by_id["discard"], "discard", "read-only: type :live to allow changes for 30 minutes"),
         Offer(by_id["copy"], "copy", "nothing under the cursor"),
     ]
     told = words(frame.footer(offers, [], 100))
@@ -157,13 +161,13 @@ def test_without_colour_weight_and_reverse_tell() -> None:
 
 def test_answers_are_told_by_brackets_where_grounds_do_not_tell() -> None:
     for flat in (False, True):
-        closed = buttons("Apply 1,284", on_act=False, why_not="needs the name", flat=flat)
+        closed = buttons("Apply 1,284", on_act=False, why_not="type the name", flat=flat)
         opened = buttons("Apply 1,284", on_act=True, why_not="", flat=flat)
         assert fmt.length(closed[:3]) == fmt.length(opened[:3]), "nothing moves"
-    assert words(tuple(closed)) == "[ Cancel ]   ( Apply 1,284 )   needs the name"
+    assert words(tuple(closed)) == "[ Cancel ]   ( Apply 1,284 )   type the name"
     assert words(tuple(opened)) == "[ Cancel ]   [ Apply 1,284 ]"
     assert [to_go(typed, "prod")[0] for typed in ("", "pro", "x", "prod")] == [
-        "", "1 letter to go", "that is not its name", "enter goes on",
+        "", "1 character left", "not the name", "enter continues",
     ]  # fmt: skip
 
 
@@ -186,6 +190,6 @@ async def test_the_answers_of_a_dialog_are_in_sight_however_long_its_plan_is(url
         app = app_of(pilot)
         plan: list[Line] = [((f"number {at}", "text"),) for at in range(30)]
         app.ask(confirmation(app, "Purge 30 entries", plan, "Apply 30", name="prod-eu"), lambda _yes: None)
-        shown = await until(pilot, "more lines in a higher window")
-        for told in ("Purge 30 entries", "number 0", "number 29", "Type prod-eu", "Apply 30", "needs the name", "esc"):
+        shown = await until(pilot, "more lines: enlarge the window")
+        for told in ("Purge 30 entries", "number 0", "number 29", "Type prod-eu", "Apply 30", "type the name", "esc"):
             assert told in shown, told

@@ -22,16 +22,16 @@ from qdeck.admin import (
     Totals,
     Writer,
 )
-from qdeck_console.feed import Picture
+from qdeck_console.feed import FeedState
 from qdeck_console.format import length, path
-from qdeck_console.insight import Insight
-from qdeck_console.judging import JudgedQueue, RowReason, Severity
 from qdeck_console.presenters.charts import area
 from qdeck_console.presenters.empty_state import EmptyState, empty_state_lines
-from qdeck_console.presenters.parts import PLAIN, Naming
-from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
+from qdeck_console.presenters.line_parts import PLAIN, Naming
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Drawer, Grid, list_in_question, total_line
+from qdeck_console.presenters.queue_statistics import deaths, operations, payloads, times
+from qdeck_console.presenters.queues import QueueView, list_in_question, total_line
+from qdeck_console.queue_findings import JudgedQueue, RowReason, Severity
+from qdeck_console.selected_queue import Insight
 from support.screens import HOOKS, MAIL, app_of, bury, console, text, until
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_times_say_of_how_many_jobs_they_are() -> None:
     assert shown[1].split() == ["p50", "p95", "max"]
     assert shown[2].split() == ["waiting", "12m", "00s", "36m", "40s", "38m", "12s"]
     assert shown[3].split() == ["running", "0.8s", "30s", "30s"]
-    assert " ".join(shown[5:]) == "100 of the 48,210 wait looked at, 32 run, the last 200 done"
+    assert " ".join(shown[5:]) == "100 of the 48,210 waiting sampled, 32 running, the last 200 done"
     assert times(CloseUp(at_ms=0), CELLS) == []
 
 
@@ -86,7 +86,7 @@ def test_deaths_by_error_are_cut_with_a_sign() -> None:
     ]
     assert "3 others" in shown[-1]
     assert shown[0].endswith(" 585")
-    assert _text(deaths(_seen(died=None), 5, CELLS))[1] == "not counted by kind: 4 Dead reads them"
+    assert _text(deaths(_seen(died=None), 5, CELLS))[1] == "not grouped here: see 4 Dead"
     assert deaths(_seen(died=None), 0, CELLS) == []
     assert _text(payloads(_seen(payloads=48_000, payload_bytes=1_300.0), CELLS)) == [
         "payload  ~1.3 kB each  ~62.4 MB in all"
@@ -121,20 +121,20 @@ def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
         close_up=_seen(died=(Died(error_class="KeyError", count=5),)),
         operations=(Activity(at_ms=0, who="ana", host="h", verb="pause"),),
     )
-    drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True, insight=insight)
-    whole = _text(detail(entry, drawer, CELLS))
+    view = QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True, insight=insight)
+    whole = _text(detail(entry, view, CELLS))
     for room in range(1, len(whole) + 3):
-        lines = _text(detail(entry, drawer, CELLS, room))
+        lines = _text(detail(entry, view, CELLS, room))
         assert len(lines) <= room
-        told = lines[-1].startswith("no room for: ")
-        assert told == (not any("since it was made" in line for line in lines))
-    assert _text(detail(entry, drawer, CELLS, 26))[-1] == "no room for: operations, totals"
+        told = lines[-1].startswith("not shown: ")
+        assert told == (not any("since creation" in line for line in lines))
+    assert _text(detail(entry, view, CELLS, 26))[-1] == "not shown: operations, totals"
 
 
 def test_a_name_is_told_in_full_only_where_a_part_of_it_is_hidden() -> None:
-    drawer = Drawer(picture=Picture(), hide=Naming("shop:dev:"), reasons_shown=True)
+    view = QueueView(feed_state=FeedState(), naming=Naming("shop:dev:"), reasons_shown=True)
     for name, more in (("scheduler", False), ("shop:dev:mail:actions", True)):
-        shown = _text(detail(JudgedQueue(row=QueueRow(name=name), severity=Severity.FINE), drawer, CELLS))
+        shown = _text(detail(JudgedQueue(row=QueueRow(name=name), severity=Severity.FINE), view, CELLS))
         assert (name in shown) == more
 
 
@@ -148,7 +148,7 @@ async def test_the_queue_under_the_cursor_is_told_of_close_up(url: str, size: tu
         await until(pilot, "paused, 1 job")
         if size[0] < 140:
             await pilot.press("enter")
-        for word in ("dead, by error", "3  Refused", "1 wait", "payload", "last operations", "pause"):
+        for word in ("dead letters by error", "3  Refused", "1 wait", "payload", "last operations", "pause"):
             await until(pilot, word)
 
 
@@ -182,13 +182,13 @@ def test_a_name_that_ends_in_a_star_keeps_the_part_before_it() -> None:
 
 def test_where_there_is_no_column_for_it_the_name_carries_its_adapter() -> None:
     entry = JudgedQueue(row=QueueRow(adapter="vmpooler", name="centos-7-x86_64", ready=11), severity=Severity.FINE)
-    drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
-    narrow = Grid.of(80, adapters=2, span_s=60)
-    [line] = drawer.lines(entry, narrow, at_cursor=False)
+    view = QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True)
+    several = replace(view, adapters=2)
+    [line] = several.lines(entry, 80, at_cursor=False)
     told = "".join(text for text, _ in line)
-    assert told[4 : 4 + narrow.name].endswith(" vmpooler")
+    assert told[4 : 4 + several.table.laid(80)[0][1]].endswith(" vmpooler")
     assert length(line) <= 80
-    [alone] = drawer.lines(entry, Grid.of(80, adapters=1, span_s=60), at_cursor=False)
+    [alone] = view.lines(entry, 80, at_cursor=False)
     assert not any("vmpooler" in text for text, _ in alone)
 
 
@@ -198,11 +198,10 @@ def test_no_number_of_the_list_is_cut(many: int) -> None:
     row = replace(row, oldest_exact=False, in_per_s=many / 7, out_per_s=many / 5)
     entry = JudgedQueue(row=row, severity=Severity.FINE)
     sums = Totals(ready=many, delayed=many, blocked=0, running=many, stuck=many, dead=many)
-    drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
+    view = QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True)
     for cells in range(60, 201, 5):
-        grid = Grid.of(cells, adapters=2, span_s=900)
-        [numbers] = drawer.lines(entry, grid, at_cursor=False)
-        for line in (numbers, total_line(grid, sums, (many / 7, many / 5), "1 queue")):
+        [numbers] = view.lines(entry, cells, at_cursor=False)
+        for line in (numbers, total_line(view, cells, sums, (many / 7, many / 5), "1 queue")):
             assert length(line) <= cells
             assert "…" not in "".join(text for text, _ in line)
 
@@ -228,7 +227,7 @@ async def test_a_page_says_how_much_of_it_is_out_of_sight_and_has_its_queue_look
         await pilot.press("G")
         await until(pilot, "done")
         await pilot.resize_terminal(80, 60)
-        await until(pilot, "since it was made")
+        await until(pilot, "since creation")
         assert "more line" not in text(app_of(pilot))
 
 
@@ -262,8 +261,8 @@ def test_where_little_is_seen_at_once_what_is_wrong_comes_first() -> None:
         severity=Severity.WATCH,
         reasons=(RowReason(Severity.WATCH, "paused", Code.PAUSED),),
     )
-    drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
+    view = QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True)
     for chart, above in ((3, True), (7, False)):
-        shown = _text(detail(entry, drawer, CELLS, chart=chart))
+        shown = _text(detail(entry, view, CELLS, chart=chart))
         assert (shown.index("▲ paused") < next(at for at, line in enumerate(shown) if line.endswith("┤"))) == above
         assert shown.count("▲ paused") == 1

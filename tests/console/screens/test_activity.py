@@ -14,7 +14,7 @@ from qdeck.admin import Activity, Reader, UsedRule, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch
-from qdeck_console.presenters.parts import PLAIN
+from qdeck_console.presenters.line_parts import PLAIN
 from qdeck_console.screens.activity import ActivityScreen, BatchScreen
 from support.hostile import HOSTILE, is_clean
 from support.screens import HOOKS, SEARCH, app_of, console, fail_next, fill, lines, run, text, until
@@ -63,9 +63,9 @@ async def test_a_batch_is_opened_and_undone(url: str, size: tuple[int, int]) -> 
         await until(pilot, "1 dead again")
         assert all(len(line) == size[0] for line in lines(app))
         await pilot.press("enter")
-        await until(pilot, "what became of them")
+        await until(pilot, "outcomes ──")
         assert isinstance(app.screen, BatchScreen)
-        seen = await until(pilot, "would put 11 back")
+        seen = await until(pilot, "restores 11 jobs")
         assert batch in seen
         await pilot.press("u")
         await until(pilot, "u again undoes: retry by")
@@ -76,7 +76,7 @@ async def test_a_batch_is_opened_and_undone(url: str, size: tuple[int, int]) -> 
         await pilot.press("u", "u")
         await until(pilot, "◁")
         await pilot.press("G", "u")
-        await until(pilot, "it was undone")
+        await until(pilot, "the batch was undone")
         await pilot.press("slash", *"nothing at all", "enter")
         await until(pilot, "no operation matches")
 
@@ -136,16 +136,16 @@ def test_an_undo_of_a_purge_names_its_rules_the_same_way_and_its_page_has_one_on
     assert "3 rules" in first
     assert second.strip().startswith("3 rules: done too old, dead too many, broken ")
     assert "\x1b" not in second
-    page = batch.side(row, 60, later=present.Later(), now_ms=5, problem="", hide=PLAIN)
+    page = batch.side(row, 60, later=present.Later(), now_ms=5, problem="", naming=PLAIN)
     told = ["".join(part for part, _ in line).rstrip() for line in page]
-    assert "rules    done too old  max_completed_age 1h 00m" in told
+    assert "rules    done too old  max_completed_age 1h" in told
     assert "         dead too many  dlq_max_entries 10,000" in told
     assert not any("\x1b" in line for line in told)
 
 
 async def test_nothing_was_done_yet_and_read_only(url: str) -> None:
     async with console(url, "9", size=(80, 24), read_only=True) as pilot:
-        await until(pilot, "nothing was done yet")
+        await until(pilot, "no operations yet")
         await pilot.press("u")
         await until(pilot, "read-only")
 
@@ -181,5 +181,5 @@ async def test_what_others_wrote_is_text_only(url: str, raw: redis.Redis) -> Non
             await pilot.press("j")
             assert is_clean(text(app_of(pilot)).replace("\n", ""))
         await pilot.press("enter")
-        await until(pilot, "how ──")
+        await until(pilot, "request ──")
         assert is_clean(text(app_of(pilot)).replace("\n", ""))

@@ -39,7 +39,7 @@ def counts(url: str, queue: str = HOOKS) -> tuple[int | None, int | None]:
 async def test_one_dead_letter_is_retried_told_and_undone(url: str) -> None:
     bury(url, 3)
     async with console(url, "4") as pilot:
-        await until(pilot, "3 entries in 1 group, exact")
+        await until(pilot, "3 dead letters in 1 group, exact")
         await pilot.press("tab")
         await until(pilot, "1–3 of 3")
         await pilot.press("j", "r")
@@ -56,7 +56,7 @@ async def test_one_dead_letter_is_retried_told_and_undone(url: str) -> None:
 async def test_marked_ones_are_asked_for_and_enter_alone_does_nothing(url: str) -> None:
     bury(url, 4)
     async with console(url, "4") as pilot:
-        await until(pilot, "4 entries in 1 group")
+        await until(pilot, "4 dead letters in 1 group")
         await pilot.press("tab")
         await until(pilot, "1–4 of 4")
         await pilot.press("space", "space")
@@ -64,7 +64,7 @@ async def test_marked_ones_are_asked_for_and_enter_alone_does_nothing(url: str) 
         await until(pilot, "r retry 2 marked")
         await pilot.press("x")
         shown = await until(pilot, "Discard 2 jobs")
-        assert "within 24 h" in shown
+        assert "for 24 h" in shown
         await pilot.press("enter")
         await until(pilot, "nothing was done")
         assert counts(url) == (4, 0)
@@ -78,7 +78,7 @@ async def test_marked_ones_are_asked_for_and_enter_alone_does_nothing(url: str) 
 async def test_a_range_of_marks_follows_the_cursor_and_escape_clears_it(url: str) -> None:
     bury(url, 5)
     async with console(url, "4") as pilot:
-        await until(pilot, "5 entries in 1 group")
+        await until(pilot, "5 dead letters in 1 group")
         await pilot.press("tab")
         await until(pilot, "1–5 of 5")
         await pilot.press("j", "v", "j", "j")
@@ -94,7 +94,7 @@ async def test_a_range_of_marks_follows_the_cursor_and_escape_clears_it(url: str
 async def test_all_that_match_is_more_than_what_is_shown(url: str) -> None:
     await asyncio.to_thread(bury, url, 230)
     async with console(url, "4") as pilot:
-        await until(pilot, "230 entries in 1 group")
+        await until(pilot, "230 dead letters in 1 group")
         await pilot.press("asterisk")
         await until(pilot, "r retry all 230")
         await pilot.press("r")
@@ -129,16 +129,16 @@ async def test_stuck_jobs_are_requeued_and_buried(url: str) -> None:
             deck.enqueue(MAIL, "send", [number])
     run(url, transitions.poll(MAIL, "wrk-gone", 1, free_slots=2, lease_ms=1))
     async with console(url, "3") as pilot:
-        await until(pilot, "owner gone  2")
+        await until(pilot, "worker lost  2")
         await pilot.press("r")
         shown = await until(pilot, "Requeue 1 job ")
-        assert "its worker loses it for good" in shown, "no undo gives a worker back what it had"
+        assert "not possible: its worker loses the lease" in shown, "no undo gives a worker back what it had"
         assert " none " in shown
-        assert "within 24 h" not in shown
+        assert "for 24 h" not in shown
         await pilot.press("tab", "enter")
         await until(pilot, "1 requeued")
         assert counts(url, MAIL) == (0, 1)
-        await until(pilot, "owner gone  1")
+        await until(pilot, "worker lost  1")
         await pilot.press("j", "b")
         await until(pilot, "1 buried")
         assert counts(url, MAIL) == (1, 1)
@@ -150,7 +150,7 @@ async def test_read_only_greys_every_key_that_writes_with_the_reason(url: str) -
         await until(pilot, "1–2 of 2")
         for key in ("r", "x", "e", "R", "u"):
             await pilot.press("tab", key)
-            await until(pilot, "nothing can be changed")
+            await until(pilot, ":live to allow changes for 30 minutes")
         await pilot.press("question_mark")
         await until(pilot, "∅ read-only")
     assert counts(url) == (2, 0)
@@ -159,14 +159,14 @@ async def test_read_only_greys_every_key_that_writes_with_the_reason(url: str) -
 async def test_a_wrong_filter_points_at_the_place_and_matches_nothing_more(url: str) -> None:
     bury(url, 2)
     async with console(url, "4") as pilot:
-        await until(pilot, "2 entries in 1 group")
+        await until(pilot, "2 dead letters in 1 group")
         await pilot.press("slash", *"message:*1")
-        await until(pilot, "1 entry in 1 group")
+        await until(pilot, "1 dead letter in 1 group")
         await pilot.press(*" eror:x")
         await until(pilot, "^ ")
         assert "2 entries" not in text(pilot.app)  # type: ignore[arg-type] # it is the console
         await pilot.press("escape")
-        await until(pilot, "2 entries in 1 group")
+        await until(pilot, "2 dead letters in 1 group")
 
 
 async def test_the_log_tells_what_was_done_and_undoes_it(url: str) -> None:
@@ -192,6 +192,8 @@ async def test_workers_are_listed_and_asked_to_be_quiet(url: str, raw: redis.Red
         assert "77" in shown
         assert "\x1b" not in shown
         await pilot.press("p")
-        await until(pilot, "asked to take nothing new")
+        await until(pilot, "Quiet wrk-1")
+        await pilot.press("tab", "enter")
+        await until(pilot, "quiet requested")
         await until(pilot, "requested: quiet")
         assert raw.hget("qdeck:control", "wrk-1") == b"quiet"

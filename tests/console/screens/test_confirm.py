@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from qdeck.admin import Writer
 from qdeck_console.operations import aim, outcome
 from qdeck_console.presenters import confirm
-from qdeck_console.presenters.parts import PLAIN, Naming
+from qdeck_console.presenters.line_parts import PLAIN, Naming
 from qdeck_console.screens.queue import QueueScreen
-from qdeck_console.screens.target import callable_names
+from qdeck_console.screens.target_queue import callable_names
 from support.screens import MAIL, app_of, console, until
 
 BILLS = "shop:prod:bills:actions"
@@ -17,7 +19,7 @@ def asked(url: str, verb: str, **to: object) -> str:
     with Writer(url) as deck:
         deck.enqueue(MAIL, "send", ["letter"])
         plan = deck.plan(verb, MAIL, **to)  # type: ignore[arg-type]  # what it is changed to
-    lines = confirm.plan_lines(plan, [], 70, hide=PLAIN)
+    lines = confirm.plan_lines(plan, Counter(), 70, naming=PLAIN)
     return "\n".join(" ".join("".join(text for text, _ in line).split()) for line in lines)
 
 
@@ -49,11 +51,11 @@ async def test_the_page_of_a_queue_gives_its_name_and_its_row(url: str) -> None:
 
 def test_a_queue_may_be_called_as_the_list_shows_it() -> None:
     names = ["demo:dev:mail:actions", "demo:dev:mail:digest:actions", "demo:dev:mail:results", "demo:dev:x:y"]
-    known = callable_names(names, hide=Naming("demo:dev:"))
+    known = callable_names(names, naming=Naming("demo:dev:"))
     assert known["mail:digest"] == "demo:dev:mail:digest:actions"
     assert all(known[name] == name for name in names)
     assert known["mail"] == "demo:dev:mail:actions"
-    two = callable_names(["a:x", "a:x:actions"], hide=PLAIN)
+    two = callable_names(["a:x", "a:x:actions"], naming=PLAIN)
     assert two == {"a:x": "a:x", "a:x:actions": "a:x:actions"}  # in full it is one of them, short it would be both
 
 
@@ -63,10 +65,10 @@ def test_what_was_done_says_to_what(url: str) -> None:
         deck.enqueue(BILLS, "pay", [1])
         urgent = deck.plan("reprioritise", MAIL, priority=50)
         moved = deck.plan("move", MAIL, target=BILLS)
-        assert aim(urgent, hide=PLAIN) == " to 50 HIGH"
-        assert aim(moved, hide=PLAIN) == " to shop ▸ prod ▸ bills"
+        assert aim(urgent, naming=PLAIN) == " to 50 HIGH"
+        assert aim(moved, naming=PLAIN) == " to shop ▸ prod ▸ bills"
         result = deck.apply(moved)
-    assert outcome(result, to=aim(moved, hide=Naming("shop:prod:")))[0].startswith("1 moved to bills · u ")
+    assert outcome(result, to=aim(moved, naming=Naming("shop:prod:")))[0].startswith("1 moved to bills · u ")
 
 
 def test_the_answer_that_does_nothing_is_not_taken_for_the_other_one() -> None:

@@ -45,7 +45,7 @@ async def test_groups_come_first_and_lead_to_their_entries(url: str, raw: redis.
     fill(url)
     raw.hset(f"{{{HOOKS}}}:meta", mapping={"dead_max": 7, "n:dropped_dead": 12})
     async with console(url, "4") as pilot:
-        shown = await until(pilot, "9 entries in 3 groups, exact")
+        shown = await until(pilot, "9 dead letters in 3 groups, exact")
         for words in (
             "ConnectionError",
             "‹n› for https://hooks.example/…",
@@ -61,7 +61,7 @@ async def test_groups_come_first_and_lead_to_their_entries(url: str, raw: redis.
         await until(pilot, "1–2 of 2")
         await pilot.press("k", "enter")
         await until(pilot, lambda: screen(pilot).view.has_focus)
-        await until(pilot, "a retry would")
+        await until(pilot, "on retry")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, JobScreen))
         await pilot.press("escape")
@@ -69,11 +69,11 @@ async def test_groups_come_first_and_lead_to_their_entries(url: str, raw: redis.
         await pilot.press("escape")
         await until(pilot, lambda: screen(pilot).in_groups)
         await pilot.press("slash", *"error:Key*", "enter")
-        await until(pilot, "1 entry in 1 group")
+        await until(pilot, "1 dead letter in 1 group")
         await pilot.press("escape")
-        await until(pilot, "9 entries in 3 groups")
+        await until(pilot, "9 dead letters in 3 groups")
         await pilot.press("space")
-        await until(pilot, "enter goes to its entries")
+        await until(pilot, "enter lists the jobs of the group")
 
 
 async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None:
@@ -87,13 +87,14 @@ async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None
         await pilot.press("tab", "enter")
         await until(pilot, "2 retried")
         await until(pilot, "1–4 of 4")
+        await until(pilot, "7 dead letters in 3 groups")
         await pilot.press("tab", "x")
         await until(pilot, "Discard 4 jobs")
         await pilot.press("enter")
         await until(pilot, "nothing was done")
         await pilot.press("x", "tab", "enter")
         await until(pilot, "4 discarded")
-        await until(pilot, "3 entries in 2 groups")
+        await until(pilot, "3 dead letters in 2 groups")
         assert row(url, HOOKS).dead == 1
         await until(pilot, lambda: screen(pilot).group is not None)  # the next one, after an act from here
         await pilot.press("g", "e")
@@ -107,7 +108,7 @@ async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None
         await pilot.press("tab", "enter")
         await until(pilot, "no dead letters")
         await pilot.press("u", "u")
-        await until(pilot, "3 entries in 2 groups")
+        await until(pilot, "3 dead letters in 2 groups")
 
 
 async def test_a_group_that_others_emptied_is_left_after_a_while_and_not_while_keys_are_pressed(
@@ -122,7 +123,7 @@ async def test_a_group_that_others_emptied_is_left_after_a_while_and_not_while_k
             plan = deck.plan("discard", HOOKS, where="error:ConnectionError", state="dead")
             assert deck.apply(plan).applied == 6
         app_of(pilot).last_key_at = float("inf")  # somebody presses keys all the time
-        await until(pilot, "3 entries in 2 groups")
+        await until(pilot, "3 dead letters in 2 groups")
         assert screen(pilot).group is None
         await pilot.pause(0.5)
         screen(pilot).redraw()
@@ -161,23 +162,23 @@ async def test_redrive_stops_by_itself_when_the_first_ones_die_again(url: str) -
         await until(pilot, "of 60")
         await pilot.press("R")
         await until(pilot, "Redrive 60 jobs")
-        await until(pilot, "redrive: waits for your answer")
+        await until(pilot, "redrive: waiting for input")
         await pilot.press("x")
-        await until(pilot, "write 20/s")
+        await until(pilot, "enter 20/s")
         await pilot.press("backspace", "enter")
-        await until(pilot, "Retry 60 jobs")
+        await until(pilot, "the rest only if they succeed")
         await pilot.press("tab", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, RedriveScreen))
         await until(pilot, "10 of 60 retried")
         worker.start()
         shown = await until(pilot, "✗ stopped by itself")
         assert "died again" in shown
-        assert "50 stay dead letters" in shown
+        assert "50 remain dead letters" in shown
         await until(pilot, "dead again")
         over.set()
         worker.join()
         await pilot.press("escape")
-        await until(pilot, "63 entries")
+        await until(pilot, "63 dead letters")
     assert (row(url, HOOKS).dead, row(url, HOOKS).ready) == (61, 0)
 
 
@@ -191,13 +192,13 @@ async def test_redrive_goes_on_when_they_fare_well_and_can_be_stopped(url: str) 
         await pilot.press("R")
         await until(pilot, "Redrive 40 jobs")
         await pilot.press("backspace", "backspace", *"1000", "tab", "backspace", "backspace", "5", "enter")
-        await until(pilot, "Retry 40 jobs")
+        await until(pilot, "the rest only if they succeed")
         await pilot.press("tab", "enter")
         await until(pilot, "40 of 40 retried")
         await until(pilot, "all retried")
         await until(pilot, "100 %")
         await pilot.press("escape")
-        await until(pilot, "3 entries in 2 groups")
+        await until(pilot, "3 dead letters in 2 groups")
     over.set()
     worker.join()
     assert [read_rate(rate) for rate in ("20", "20/s", "300/m", "3600/h", "0", "x", "1/d")] == [
@@ -219,7 +220,7 @@ async def test_export_writes_all_about_each_for_this_user_alone(
     async with console(url, "4", read_only=True) as pilot:
         await until(pilot, "1–6 of 6")
         await pilot.press("w")
-        await until(pilot, "Write all dead letters that match to a file")
+        await until(pilot, "Write all matching dead letters to a file")
         await pilot.press("enter")
         await until(pilot, "6 dead letters written to")
         [path] = tmp_path.glob("qdeck-dead-*.jsonl")
@@ -228,10 +229,10 @@ async def test_export_writes_all_about_each_for_this_user_alone(
         assert len(letters) == 6
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         await pilot.press("w")
-        await until(pilot, "Write all dead letters that match to a file")
+        await until(pilot, "Write all matching dead letters to a file")
         field = pilot.app.screen.query_one("#field0")
         field.value = str(path)  # type: ignore[attr-defined] # it is an input
-        await until(pilot, "is there already")
+        await until(pilot, "already exists")
         await pilot.press("enter", "escape")
         await until(pilot, "nothing was written")
 
@@ -245,7 +246,7 @@ async def test_narrow_shows_limits_groups_and_entries_and_greys_what_may_not_be(
         assert "of 100,000" in shown
         for key in ("r", "R", "x", "e"):
             await pilot.press(key)
-            await until(pilot, "nothing can be changed")
+            await until(pilot, ":live to allow changes for 30 minutes")
             await pilot.press("tab")
         await pilot.press("y")
         await until(pilot, "sent to the clipboard")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.server_stats import read_stats
+from qdeck._server.server_stats import read_stats
 from qdeck.admin import NATIVE, Code, Finding, QueueRef, Status, Target, Writer
 from qdeck_console.contexts import Contexts
 from qdeck_console.format import length
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters.health import CheckRow
-from qdeck_console.presenters.parts import PLAIN
+from qdeck_console.presenters.line_parts import PLAIN
 from qdeck_console.screens.health import HealthScreen, leads_to
 from qdeck_console.screens.queue import QueueScreen
 from support.screens import SEARCH, app_in, app_of, console, fill, lines, shown, text, until
@@ -39,7 +39,7 @@ def test_since_is_told_of_what_changed_while_we_looked() -> None:
 
 @pytest.mark.parametrize("cells", [90, 97, 100, 116, 160])
 def test_what_was_found_is_told_in_words_where_there_is_room(cells: int) -> None:
-    fine = CheckRow(check="replication", status=Status.HEALTHY, detail="no other server has a copy", value="none")
+    fine = CheckRow(check="replication", status=Status.HEALTHY, detail="no replica", value="none")
     found = Finding(
         code=Code.NO_WORKER,
         severity=Status.UNHEALTHY,
@@ -49,8 +49,8 @@ def test_what_was_found_is_told_in_words_where_there_is_room(cells: int) -> None
     )
     bad = CheckRow(check="workers", status=found.severity, detail=found.text, short=found.row_text,
               queue=found.queue, label=found.label, value=1, threshold=0, since_ms=0)  # fmt: skip
-    for row, words in ((fine, "no other server "), (bad, "no live worker, 1 job waiting")):
-        drawn = present.row_lines(row, cells, at_cursor=False, hide=PLAIN)
+    for row, words in ((fine, "no replica"), (bad, "no live worker, 1 job waiting")):
+        drawn = present.row_lines(row, cells, at_cursor=False, naming=PLAIN)
         assert len(drawn) == present.height(row, cells)
         assert max(map(length, drawn)) <= cells
         assert words in "".join(text for line in drawn for text, _ in line)
@@ -64,18 +64,18 @@ async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, s
     async with shown(app_in(contexts), size) as pilot:
         app = app_of(pilot)
         await pilot.press("8")
-        seen = await until(pilot, "over the threshold")
-        assert seen.index("over the threshold") < seen.index("fine ")
+        seen = await until(pilot, "watch ")
+        assert seen.index("watch ") < seen.index("fine ")
         assert all(len(line) == size[0] for line in lines(app))
         screen = app.screen
         assert isinstance(screen, HealthScreen)
         if size[0] >= 140:
-            seen = await until(pilot, "cmd/s")
-            for word in ("memory", "persistence", "clients", "slow commands", "before ", "degraded  since"):
+            seen = await until(pilot, "/s")
+            for word in ("memory", "clients", "slow commands", "or earlier", "degraded  since", "detail"):
                 assert word in seen, word
         else:
             await pilot.press("G", "pagedown")
-            assert "persistence" in text(app)
+            assert "eviction policy" in text(app)
         rows = {row.check: row for row in (item.row for item in screen.view.listing.items) if isinstance(row, CheckRow)}
         assert rows["paused"].label == SEARCH
         assert rows["dead_letters"].value == 12
@@ -92,7 +92,7 @@ async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, s
         await pilot.press("escape", "slash", *"eviction", "enter")
         await until(pilot, "1 checks")
         await pilot.press("enter")
-        await until(pilot, "it is fine")
+        await until(pilot, "the check passes")
         await pilot.press("y")
         await until(pilot, "check sent to the clipboard")
 
@@ -107,7 +107,7 @@ async def test_what_may_not_be_read_is_told_as_unknown(url: str, raw: redis.Redi
     async with console(where, "8") as pilot:
         seen = await until(pilot, "SLOWLOG is not allowed")
         assert "INFO is not allowed" in seen
-        assert "not known" in seen
+        assert "unknown" in seen
     with Writer(url) as deck:
         assert deck.run(read_stats()).number("uptime_in_seconds") is not None
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import TextArea
 
-from qdeck.adapters.native.related import read_kin, read_related
+from qdeck.adapters.native.related_jobs import read_kin, read_related
 from qdeck.admin import HistoryEvent, JobDetail, QueueRef, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import job_page as present
 from qdeck_console.presenters import job_past as past
 from qdeck_console.presenters import trace
-from qdeck_console.presenters.parts import PLAIN
+from qdeck_console.presenters.line_parts import PLAIN
 from qdeck_console.screens.editor import escaped
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.widgets.lines import LineList
@@ -67,15 +67,16 @@ def test_a_payload_is_a_tree_that_folds(url: str) -> None:
 
 def test_tries_and_their_tracebacks(url: str) -> None:
     job = three_tries(url)
-    assert len(past.tries(job)) == 3
+    assert len(past.failed(job)) == 3
     first = words(past.error(job, 0, 90, unfolded=False))
     assert "[ 1 of 3 ]" in first
     assert "502 the 1." in first
-    assert "1 of libraries folded" in first
+    assert "1 library frame folded" in first
     assert "httpx/_client.py" in words(past.error(job, 0, 90, unfolded=True))
-    assert "with 0 of 3 tries used" in words(present.relations(job, 200, hide=PLAIN, now_ms=0, related={}, kin=None))
+    assert "with 3 attempts left" in words(present.relations(job, 200, naming=PLAIN, now_ms=0, related={}, kin=None))
     timeline = words(past.timeline(job, 100, chosen=1, now_ms=0))
-    assert timeline.index("try 1") < timeline.index("try 3") < timeline.index("dead   3 of 3 tries used")
+    ends = timeline.index("dead      3 of 3 attempts failed")
+    assert timeline.index("attempt 1") < timeline.index("attempt 3") < ends
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
@@ -89,12 +90,12 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
         assert isinstance(screen, JobScreen)
         assert all(len(line) == size[0] for line in lines(app))
         await pilot.press("]")
-        await until(pilot, "that is the last try")
+        await until(pilot, "this is the last attempt")
         await pilot.press("[", "[")
         await until(pilot, "[ 1 of 3 ]")
         await until(pilot, "502 the 1.")
         await pilot.press("[")
-        await until(pilot, "that is the first try")
+        await until(pilot, "this is the first attempt")
         await pilot.press("]")
         await until(pilot, "[ 2 of 3 ]")
         view = screen.query_one("#list", LineList)
@@ -108,7 +109,7 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
             await pilot.press("tab")
         else:
             await pilot.press("tab")
-            await until(pilot, "there is one pane")
+            await until(pilot, "both parts are in one pane")
         view.cursor = "p/order"
         await pilot.press("y")
         await until(pilot, lambda: "88213" in app.clipboard)
@@ -122,13 +123,13 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
         await pilot.press("r")
         await until(pilot, lambda: "◦ ready" in text(app))
         await command(pilot, "find job-waits")
-        await until(pilot, "waited for by")
+        await until(pilot, "dependents")
         await pilot.press("[")
-        await until(pilot, "it did not fail")
+        await until(pilot, "no attempt failed")
         app.screen.query_one("#list", LineList).cursor = "job/job-next"
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.job_id == "job-next")
-        await until(pilot, "waits for")
+        await until(pilot, "depends on")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.job_id == "job-waits")
         assert "due " in text(app)
@@ -137,7 +138,7 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
         await command(pilot, f"find {made.id}")
         await until(pilot, "globex")
         await pilot.press("x")
-        await until(pilot, "gone: its queue does not have it any more; what was read last is below")
+        await until(pilot, "the job is no longer stored; its last known state is below")
         assert "globex" in text(app)
 
 
@@ -150,21 +151,21 @@ async def test_a_payload_is_edited_here_when_there_is_no_editor(url: str, monkey
         await command(pilot, f"find {made.id}")
         await until(pilot, "deliver")
         await pilot.press("e")
-        await until(pilot, "f2 take it")
+        await until(pilot, "f2 save")
         assert is_clean(text(app).replace("\n", ""))
         area = app.screen.query_one("#text", TextArea)
         assert "\\u202e" in area.text
         before = area.text
         area.text = "[1, 2"
         await pilot.press("f2")
-        await until(pilot, "the payload is no JSON")
+        await until(pilot, "the payload is not JSON")
         area.text = before.replace("old", "new")
         await pilot.press("f2")
         await until(pilot, "1 edited")
         await pilot.press("e")
-        await until(pilot, "f2 take it")
+        await until(pilot, "f2 save")
         await pilot.press("escape")
-        await until(pilot, "nothing was changed")
+        await until(pilot, "not edited: no change")
     with Writer(url) as deck:
         assert deck.job(HOOKS, made.id).payload() == [["new\u202e\x1b[2J"], {"n": 1}]
 
@@ -190,7 +191,7 @@ def test_tries_stand_on_one_axis_and_run_where_they_ran() -> None:
     job = _job(made, _failed(20_000, 10_000), _failed(50_000), _failed(100_000, 50_000), dead, retries=2, attempts=3)
     shown = past.timeline(job, 100, chosen=2, now_ms=200_000)
     rows = words(shown).splitlines()
-    assert rows[0].endswith("1m 40s, ran 1m 00s in 2 tries")
+    assert rows[0].endswith("1m 40s, ran 1m 00s in 2 attempts")
     bars = [row[72:] for row in rows[2:5]]
     assert [(bar.count("─"), bar.count("━")) for bar in bars] == [(2, 4), (8, 1), (0, 15)]
     assert bars[0].index("━") == 2
@@ -198,7 +199,7 @@ def test_tries_stand_on_one_axis_and_run_where_they_ran() -> None:
     assert ("━" * 4, "accent") in shown[2][1]
     assert ("━" * 15, "bad") in shown[4][1]  # the last one, of which it died
     assert "10s" in rows[2]
-    assert "3 of 3 tries used" in rows[5]
+    assert "3 of 3 attempts failed" in rows[5]
     assert all(length(line) <= 100 for _, line in shown)
     for cells in (40, 72):
         narrow = past.timeline(job, cells, chosen=None, now_ms=0)
@@ -219,7 +220,7 @@ def test_a_traceback_folds_libraries_and_marks_the_line_of_the_application() -> 
     )
     found = trace.lines(text_of.rstrip(), 60, unfolded=False, told="Refused: 502")
     shown = words(found)
-    assert "3 frames, 2 of libraries folded" in shown
+    assert "3 frames, 2 library frames folded" in shown
     assert "… 2 frames in asyncio, httpx" in shown
     assert "httpx.Refused" not in shown  # it is told above
     [failing] = [line for _, line in found if any("on-bad_dim" in role for _, role in line)]
@@ -237,7 +238,7 @@ def test_a_log_tells_levels_by_colour_and_keeps_other_lines() -> None:
     shown = past.output(_job(log=log), 60)
     assert ("error  ", "bad") in shown[2][1]
     assert words(shown).count("x") == 90
-    assert "last try, 2 lines" in words(shown)
+    assert "last attempt, 2 lines" in words(shown)
     many = past.output(_job(log="line\n" * 250), 60)
     assert "50 earlier lines" in words(many[:4])
 
@@ -253,19 +254,19 @@ def test_the_jobs_around_a_job_and_what_a_retry_would_do(url: str) -> None:
         first, last, gone = (deck.job(HOOKS, job_id) for job_id in ("job-first", "job-next", dead.id))
     assert kin is not None
     newest = words(
-        present.relations(replace(gone, since_ms=kin.last), 200, hide=PLAIN, now_ms=kin.last, related={}, kin=kin)
+        present.relations(replace(gone, since_ms=kin.last), 200, naming=PLAIN, now_ms=kin.last, related={}, kin=kin)
     )
-    assert "2 others here died the same way, before it." in newest
+    assert "2 others in this queue failed the same way, earlier." in newest
     gone = replace(gone, since_ms=kin.last - 1)
-    told = words(present.relations(gone, 90, hide=PLAIN, now_ms=kin.last, related={}, kin=kin))
-    assert "2 others here died the same way, the last one 0s ago" in " ".join(told.split())
-    waits = words(present.relations(last, 60, hide=PLAIN, now_ms=0, related=around, kin=None))
-    assert "waits for" in waits
+    told = words(present.relations(gone, 90, naming=PLAIN, now_ms=kin.last, related={}, kin=kin))
+    assert "2 others in this queue failed the same way, the last 0s ago" in " ".join(told.split())
+    waits = words(present.relations(last, 60, naming=PLAIN, now_ms=0, related=around, kin=None))
+    assert "depends on" in waits
     assert "1 delayed" in waits
-    waited = present.relations(first, 60, hide=PLAIN, now_ms=0, related=around, kin=None)
+    waited = present.relations(first, 60, naming=PLAIN, now_ms=0, related=around, kin=None)
     assert "1 blocked" in words(waited)
     assert all(length(line) <= 60 for _, line in waited)
-    assert "not kept any more" in words(present.relations(first, 60, hide=PLAIN, now_ms=0, related={}, kin=None))
+    assert "no longer stored" in words(present.relations(first, 60, naming=PLAIN, now_ms=0, related={}, kin=None))
 
 
 def test_a_long_text_unfolds_and_json_in_it_is_a_tree() -> None:

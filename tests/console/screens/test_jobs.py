@@ -55,7 +55,7 @@ async def test_states_have_a_list_each_with_what_matters_in_it(
         await pilot.press("y")
         await until(pilot, "id sent to the clipboard: 6")
         await pilot.press("w")
-        await until(pilot, "Write all ready jobs that match to a file")
+        await until(pilot, "Write all matching ready jobs to a file")
         await pilot.press("enter")
         await until(pilot, "6 ready jobs written to")
         [path] = tmp_path.glob("qdeck-ready-*.jsonl")
@@ -74,7 +74,7 @@ async def test_states_have_a_list_each_with_what_matters_in_it(
         await pilot.press("shift+tab", "shift+tab", "shift+tab", "shift+tab")
         await until(pilot, "next to run first")
         await pilot.press("s")
-        await until(pilot, "in the order in which they run")
+        await until(pilot, "in the order they run")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, JobScreen))
         await pilot.press("escape")
@@ -113,22 +113,24 @@ async def test_acts_on_one_on_marked_and_on_all_that_match(url: str) -> None:
         await pilot.press("asterisk")
         await until(pilot, "◆ all 3 that match")
         await pilot.press("m")
-        await until(pilot, "Move all that match")
+        await until(pilot, "Move all matching jobs")
         await pilot.press(*"demo:dev:nowhere:actions", "enter")
-        await until(pilot, "there is no queue of this name")
+        await until(pilot, "no such queue")
         await pilot.press("ctrl+u", *"bills", "enter")  # as the list shows it
         await until(pilot, "Move 3 jobs")
         await pilot.press("tab", "enter")
         await until(pilot, "3 moved")
         assert (row(url, MAIL).ready, row(url, BILLS).ready) == (0, 4)
-        await until(pilot, "no job is ready here")
+        await until(pilot, "no ready jobs")
         await pilot.press("tab", "n")
-        await until(pilot, "1 put in line")
+        await until(pilot, "1 made ready")
         await pilot.press("tab")
         await until(pilot, "report")
         await pilot.press("r")
         await until(pilot, "it is blocked")
         await pilot.press("p")
+        await until(pilot, "Pause mail")
+        await pilot.press("enter")
         await until(pilot, "║ paused")
         assert row(url, MAIL).paused
         await pilot.press("tab", "tab")
@@ -179,15 +181,15 @@ async def test_narrow_read_only_empty_and_gone(url: str, raw: redis.Redis) -> No
         assert all(len(line) <= 80 for line in shown.splitlines())
         for key in ("c", "n", "plus", "minus", "x", "m", "e", "r"):
             await pilot.press(key)
-            await until(pilot, "nothing can be changed")
+            await until(pilot, ":live to allow changes for 30 minutes")
         await pilot.press("escape", "s", "j", "enter")
-        await until(pilot, "oldest waits")  # its detail first, where there is no room beside the list
+        await until(pilot, "oldest waiting")  # its detail first, where there is no room beside the list
         await pilot.press("enter")
         await until(pilot, "1–6 of 6")
         for key in raw.scan_iter(f"{{{MAIL}}}:*"):
             raw.delete(key)
         raw.hdel("qdeck:queues", MAIL)
-        await until(pilot, "this queue is gone")
+        await until(pilot, "this queue no longer exists")
 
 
 async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url: str, raw: redis.Redis) -> None:
@@ -199,7 +201,7 @@ async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url:
         app_of(pilot).show_jobs(QueueRef("lists", "shop:feeds:actions"))
         await until(pilot, "of 700")
         await pilot.press("n")
-        await until(pilot, "wait for a time")
+        await until(pilot, "no delayed entries")
         await pilot.press("G")
         await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
         await pilot.press("slash", *"feed-12", "enter")
@@ -220,16 +222,16 @@ async def test_a_job_that_leaves_while_it_is_looked_at_stays_in_its_place_as_gon
         await until(pilot, lambda: view(pilot).row is not None)
         first = view(pilot).cursor
         claim(url, MAIL)
-        shown = await until(pilot, "gone: claimed by wrk-1, ")
+        shown = await until(pilot, "claimed by wrk-1 ")
         assert view(pilot).cursor == first
         assert "reader1" in shown
         await pilot.press("x")
         await until(pilot, "it is running now")  # neither it nor its neighbour
         await pilot.press("*")
         shown = await until(pilot, "all 3 that match")
-        assert any("–" in line for line in shown.splitlines() if "gone: claimed" in line)
+        assert any("–" in line for line in shown.splitlines() if "claimed by wrk-1 " in line)
         await pilot.press("escape")
         await pilot.press("j")
         await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
-        await until(pilot, lambda: "gone: claimed" not in text(app_of(pilot)))
+        await until(pilot, lambda: "claimed by wrk-1 " not in text(app_of(pilot)))
         await until(pilot, "1–3 of 3")

@@ -1,13 +1,10 @@
-"""The table of keys in the README is that of the actions, and every action reaches something."""
+"""No key means two things in one place, and every action reaches something."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from qdeck_console.actions import ACTIONS, GROUPS, TABS, of_scope, places
-from qdeck_console.commands import WORDS
+from qdeck_console.actions import ACTIONS, of_scope
 from qdeck_console.screens.activity import ActivityScreen, BatchScreen
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.health import HealthScreen
@@ -31,23 +28,6 @@ SCREENS: Final[tuple[type[FrameScreen], ...]] = (
     ActivityScreen, QueueScreen, JobScreen, WorkerScreen, BatchScreen, RedriveScreen, EntriesScreen,
     TemporaryQueuesScreen, TaskQueuesScreen,
 )  # fmt: skip
-README = Path(__file__).resolve().parents[3] / "console" / "README.md"
-
-
-def test_the_readme_has_the_keys_as_they_are() -> None:
-    rows = ["| key | does | where |", "|---|---|---|"]
-    for group in GROUPS:
-        for action in ACTIONS:
-            if action.group == group:
-                keys = " ".join(f"`{replace(action, keys=(key,)).key_name}`" for key in action.keys)
-                rows.append(f"| {keys} | {action.help} | {places(action)} |")
-    tabs = " ".join(f"`{number}` {name}" for name, number in TABS.items())
-    assert "\n".join([*rows, f"| {tabs} | the screens | everywhere |\n"]) in README.read_text("utf-8")
-
-
-def test_the_readme_has_the_commands_as_they_are() -> None:
-    rows = [f"| `:{f'{word.name} {word.argument}'.strip()}` | {word.help} |\n" for word in WORDS]
-    assert "".join(["| command | does |\n", "|---|---|\n", *rows]) in README.read_text("utf-8")
 
 
 def test_no_key_means_two_things_in_one_place() -> None:

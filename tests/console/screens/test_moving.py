@@ -12,7 +12,7 @@ import pytest
 
 from qdeck._engine import keys, transitions
 from qdeck.admin import JobRecord, Writer
-from qdeck_console import leaving
+from qdeck_console import departed_jobs
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.stuck import StuckRow
 from qdeck_console.screens import job_list
@@ -72,15 +72,15 @@ async def test_a_dead_letter_that_is_retried_while_it_is_looked_at_tells_by_whom
         await pilot.press("tab", "j")
         chosen = at(pilot).id
         act(url, "retry", chosen)
-        shown = await until(pilot, "gone: retried by ana")
+        shown = await until(pilot, "left the list: retried by ana")
         assert "\x1b" not in shown
-        assert any("s ago" in line for line in shown.splitlines() if "gone: retried" in line)
+        assert any("s ago" in line for line in shown.splitlines() if "left the list: retried" in line)
         assert view(pilot).cursor.endswith(chosen)
         await pilot.press("x")
         await until(pilot, "it is ready now")
         assert (row(url, MAIL).dead, row(url, MAIL).ready) == (3, 1)
         await pilot.press("j")
-        await until(pilot, lambda: "gone: retried" not in text(app_of(pilot)))
+        await until(pilot, lambda: "left the list: retried" not in text(app_of(pilot)))
         await until(pilot, "1–3 of 3")
 
 
@@ -90,16 +90,16 @@ async def test_what_was_discarded_is_told_from_the_log_and_goes_after_a_while(
 ) -> None:
     ids = enqueue(url, 4)
     monkeypatch.setattr(getpass, "getuser", lambda: "ana")
-    monkeypatch.setattr(leaving, "SHOWN_S", 2.0)
+    monkeypatch.setattr(departed_jobs, "SHOWN_S", 2.0)
     async with console(url, "2") as pilot:
         await until(pilot, "1–4 of 4")
         await until(pilot, lambda: view(pilot).row is not None)
         assert at(pilot).id == ids[0]
         act(url, "discard", ids[0])
-        await until(pilot, "gone: discarded by ana, ")
+        await until(pilot, "left the list: discarded by ana, ")
         await until(pilot, lambda: view(pilot).row is None)
         await until(pilot, "1–3 of 3")
-        assert "gone" not in text(app_of(pilot)), "its time is over"
+        assert "left the list" not in text(app_of(pilot)), "its time is over"
         await pilot.press("x")
         await until(pilot, "no job under the cursor")
         await pilot.press("j")
@@ -122,7 +122,7 @@ async def test_a_job_in_its_last_lease_is_stuck(url: str, raw: redis.Redis) -> N
     assert row(url, MAIL).stuck == 3
     async with console(url, "3") as pilot:
         shown = await until(pilot, "3 stuck jobs")
-        assert "owner gone  2" in shown
+        assert "worker lost  2" in shown
         assert "no lease  1" in shown
         assert "Stuck 3" in shown
         assert {item.key.rpartition("/")[2] for item in view(pilot).listing.items if item.key} == {late, bare, warned}
@@ -138,12 +138,12 @@ async def test_a_stuck_job_that_is_taken_back_is_shown_as_gone(url: str, monkeyp
         await pilot.press("g", "j", "j")
         chosen = at(pilot).id
         act(url, "requeue", chosen)
-        await until(pilot, "gone: requeued by ana, ")
+        await until(pilot, "left the list: requeued by ana, ")
         await pilot.press("r")
         await until(pilot, "it is ready now")
         assert row(url, MAIL).running == 4, "neither it nor its neighbour"
         await pilot.press("k")
-        await until(pilot, lambda: "gone: requeued" not in text(app_of(pilot)))
+        await until(pilot, lambda: "left the list: requeued" not in text(app_of(pilot)))
         assert at(pilot).id != chosen
 
 
@@ -167,7 +167,7 @@ async def test_marks_of_jobs_that_are_gone_are_dropped_and_told(url: str, screen
         await pilot.press(*(["tab"] if screen == "4" else []), "g", "space", "space", "space")
         await until(pilot, "◆ 3 marked")
         act(url, verb, *sorted(marked(pilot))[:2])
-        await until(pilot, "2 marked jobs are gone: their marks are dropped")
+        await until(pilot, "2 marked jobs left the list")
         await until(pilot, "◆ 1 marked")
 
 
@@ -176,11 +176,11 @@ async def test_a_range_over_jobs_that_were_not_read_marks_all_of_them(url: str) 
     async with console(url, "2") as pilot:
         await until(pilot, "of 700")
         await pilot.press("j", "j", "v", "G")
-        await until(pilot, "of 698 in the range, v reads the others")
+        await until(pilot, "of 698, v marks the rest")
         await pilot.press("x")
-        await until(pilot, "v reads and ends the range first")
+        await until(pilot, "v completes the range first")
         await pilot.press("v")
-        await until(pilot, "698 jobs of the range marked")
+        await until(pilot, "698 jobs marked")
         assert marked(pilot) == set(ids[2:])
         await pilot.press("c")
         await until(pilot, "Cancel 698 jobs")
@@ -197,14 +197,14 @@ async def test_a_range_upwards_in_a_list_that_moves_marks_what_is_between_its_en
         await pilot.press("G")
         await until(pilot, lambda: view(pilot).row is not None)
         await pilot.press("k", "v", "g")
-        await until(pilot, "in the range, v reads the others")
+        await until(pilot, ", v marks the rest")
         await pilot.press("j", "j", "j", "j")
         await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
         upper = at(pilot).id
         claim(url, MAIL, 2)  # the first ones go, the list moves up
         await until(pilot, "of 618")
         await pilot.press("v")
-        await until(pilot, "of the range marked")
+        await until(pilot, "jobs marked")
         assert marked(pilot) == set(ids[ids.index(upper) : 619])
 
 
@@ -259,7 +259,7 @@ async def test_a_key_means_the_job_under_the_cursor_while_others_are_claimed(url
                 await until(pilot, lambda was=place: view(pilot).place != was)  # type: ignore[misc] # mypy knows no defaults here
                 assert at(pilot).id == chosen
                 await pilot.press("c")
-                await until(pilot, "gone: cancelled by")
+                await until(pilot, "left the list: cancelled by")
                 assert state(url, chosen) == "cancelled"
         assert row(url, MAIL).cancelled == 2
 
@@ -282,7 +282,7 @@ async def test_a_key_means_the_dead_letter_under_the_cursor_while_others_go(url:
             await until(pilot, lambda: view(pilot).place == (place or 0) - 20)
             assert at(pilot).id == chosen
         await pilot.press("r")
-        await until(pilot, "gone: retried by")
+        await until(pilot, "left the list: retried by")
         assert state(url, chosen) == "ready"
         assert (row(url, MAIL).dead, row(url, MAIL).ready) == (39, 1)
 
@@ -306,7 +306,7 @@ async def test_a_key_means_the_stuck_job_under_the_cursor_while_others_go(url: s
             await until(pilot, "20 stuck jobs")
             assert at(pilot).id == chosen
         await pilot.press("r")
-        await until(pilot, "loses it for good")
+        await until(pilot, "its worker loses the job")
         await pilot.press("tab", "enter")
         await until(pilot, "1 requeued")
         assert state(url, chosen) == "ready"
@@ -352,11 +352,11 @@ async def test_all_that_match_are_written_however_few_are_shown(
         await until(pilot, "40 rows written to")
         rows = [json.loads(line) for line in (tmp_path / "stuck.jsonl").read_text().splitlines()]
         assert len({row["id"] for row in rows}) == 40
-        assert {row["why"] for row in rows} == {"owner gone"}
+        assert all(row["why"].startswith("worker lost") for row in rows)
         await command(pilot, f"filter id:{rows[7]['id']}")
         await until(pilot, "1 stuck job")
         await pilot.press("w")
-        await until(pilot, "Write all rows that match to a file")
+        await until(pilot, "Write all matching rows to a file")
         await pilot.press("escape")
         await command(pilot, f"write {tmp_path}/one.jsonl")
         await until(pilot, "1 row written to")

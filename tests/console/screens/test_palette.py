@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from qdeck.admin import Writer
 from qdeck_console.actions import ACTIONS
-from qdeck_console.commanding import every
-from qdeck_console.commands import WORDS, score, split
+from qdeck_console.palette_actions import every
+from qdeck_console.palette_commands import WORDS, score, split
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.job import JobScreen
 from support.screens import HOOKS, MAIL, app_of, command, console, fill, text, until
@@ -48,7 +48,7 @@ async def test_every_action_is_a_command_and_one_that_cannot_act_says_why(url: s
         keys = {command.keys for command in commands}
         assert {action.key_name for action in ACTIONS if action.group != "move"} <= keys
         await pilot.press("ctrl+p")
-        await until(pilot, "enter do it")
+        await until(pilot, "enter run")
         await pilot.press("enter")
         assert app.screen.query("#words"), "nothing was named, so nothing was done"
         await pilot.press(*"pause")
@@ -57,7 +57,7 @@ async def test_every_action_is_a_command_and_one_that_cannot_act_says_why(url: s
         await pilot.press("enter")
         await until(pilot, "pause: read-only")
         await pilot.press("colon", *"xyzxyz")
-        await until(pilot, "no command answers to that")
+        await until(pilot, "no command matches")
         await pilot.press("escape")
         await command(pilot, "sort")
         await until(pilot, lambda: "by name" in text(app) or "sorted" in text(app) or "name ↓" in text(app))
@@ -80,7 +80,7 @@ async def test_find_opens_a_job_wherever_it_is(url: str) -> None:
     async with console(url) as pilot:
         app = app_of(pilot)
         await command(pilot, "find nowhere")
-        await until(pilot, "no queue has a job nowhere")
+        await until(pilot, "nowhere was not found in any queue")
         await command(pilot, f"find {made.id}")
         await until(pilot, "letter")
         assert isinstance(app.screen, JobScreen)
@@ -112,7 +112,7 @@ async def test_copy_and_write(url: str, tmp_path: Path, monkeypatch: pytest.Monk
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert {row["name"] for row in rows} >= {MAIL, HOOKS}
         await command(pilot, f"write {path.name}")
-        await until(pilot, "is there already")
+        await until(pilot, "already exists")
         await command(pilot, "write no/such/folder")
         await until(pilot, "No such file")
         assert len(list(tmp_path.iterdir())) == 1

@@ -55,7 +55,7 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         await pilot.press("d")
         shown = await until(pilot, "3 rules   2 queues")
         assert screen(pilot).view.place == 0, "the rule that it was on found nothing"
-        for words in ("done too old", "→ dead", "removed", "cancelled", "good until", "never touched"):
+        for words in ("done too old", "→ dead", "removed", "cancelled", "valid until", "never touched"):
             assert (words in shown) == (words != "→ dead"), words
         with Writer(url) as deck:
             assert Yard(deck, raw, MAIL).digest() == before, "a dry run writes nothing"
@@ -88,10 +88,10 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         await until(pilot, "5 applied")
         assert (row(url, MAIL).ready, row(url, MAIL).done, row(url, HOOKS).dead) == (1, 0, 1)
         await pilot.press("a")
-        await until(pilot, "it is applied")
+        await until(pilot, "already applied")
         await pilot.press("u", "u")
         await until(pilot, "undone: purge of 5 entries")
-        await until(pilot, "∅ undone: d makes another")
+        await until(pilot, "∅ undone: d plans again")
         assert (row(url, MAIL).ready, row(url, MAIL).done, row(url, HOOKS).dead) == (2, 3, 2)
 
 
@@ -109,14 +109,14 @@ async def test_rules_and_thresholds_are_those_of_this_run_until_they_are_saved(
         shown = await until(pilot, "no plan yet")
         assert "2 h" in next(line for line in shown.splitlines() if "done too old" in line)
         await pilot.press("S")
-        await until(pilot, "nothing was changed for this run")
+        await until(pilot, "nothing to save")
         await pilot.press("g", "space", "j", "space")
         await until(pilot, "□ ready too old")
         await pilot.press("space", "j", "e")
         await until(pilot, "done too old, for this run")
         field = pilot.app.screen.query_one("#field0")
         field.value = "soon"  # type: ignore[attr-defined] # it is an input
-        await until(pilot, "write 90s, 15m, 2h or 7d")
+        await until(pilot, "a time such as 90s, 15m, 2h or 7d")
         field.value = "6h"  # type: ignore[attr-defined] # it is an input
         await pilot.press("enter")
         await until(pilot, "2 h → 6 h")
@@ -125,7 +125,7 @@ async def test_rules_and_thresholds_are_those_of_this_run_until_they_are_saved(
         await pilot.press("e")
         await until(pilot, "done too old, for this run")
         await pilot.press("escape", "space", "a")
-        await until(pilot, "rules changed: d again")
+        await until(pilot, "the rules changed: d plans again")
         await pilot.press("space", "S")
         await until(pilot, "purge.max_completed_age = 21600")
         await pilot.press("enter")
@@ -137,7 +137,7 @@ async def test_rules_and_thresholds_are_those_of_this_run_until_they_are_saved(
         await pilot.press("w")
         await until(pilot, "Save the plan")
         await pilot.press("enter")
-        await until(pilot, "plan of 2 written to")
+        await until(pilot, "plan of 2 entries written to")
         [path] = tmp_path.glob("*.jsonl")
         assert load_plan(path).count == 2
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -152,7 +152,7 @@ async def test_a_dry_run_can_be_cancelled_and_looking_is_always_allowed(url: str
         shown = await until(pilot, "5 entries")
         assert "rules" in shown
         await pilot.press("a")
-        await until(pilot, "nothing can be changed")
+        await until(pilot, ":live to allow changes for 30 minutes")
         await pilot.press("tab")
         await until(pilot, "older than")
         await pilot.press("escape")
@@ -169,7 +169,7 @@ async def test_nothing_to_do_and_an_empty_server_say_so(url: str) -> None:
     async with console(url, "5") as pilot:
         await until(pilot, "no plan yet")
         await pilot.press("d")
-        await until(pilot, "nothing is over its threshold")
+        await until(pilot, "no entry is over its threshold")
         await pilot.press("a")
         await until(pilot, "nothing to do")
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from qdeck.admin import PlanEntry, PlanIndex, Share, Writer
 from qdeck_console.screens.purge_entries import EntriesScreen
-from qdeck_console.widgets.items import Window
 from qdeck_console.widgets.lines import LineList
+from qdeck_console.widgets.list_items import Window
 from support.screens import app_of, console, dry_run, text, until
 from support.yard import Yard
 
@@ -64,7 +64,7 @@ async def test_all_jobs_in_sight_are_read_at_once_and_drawn_again_only_with_news
         for _ in range(60):
             yard.ready(5)
     async with console(url, "5") as pilot:
-        await dry_run(pilot, "60 would go")
+        await dry_run(pilot, "60 would be purged")
         await pilot.press("tab", "g", "j", "enter")
         await until(pilot, "in the order of the plan")
         app = app_of(pilot)

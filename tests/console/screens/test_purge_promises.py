@@ -9,7 +9,7 @@ import pytest
 from qdeck.admin import AsyncWriter, BatchResult, QueueRef, Skip, SkipCode, UndoResult, Verb, Writer
 from qdeck_console.operations import outcome, undone
 from qdeck_console.operator import Work
-from qdeck_console.presenters import purge_apply
+from qdeck_console.presenters import purge_result
 from qdeck_console.presenters.purge import AppliedPlan, DryRun
 from qdeck_console.screens.purge import PurgeScreen
 from support.screens import app_of, console, dry_run, lines, row, text, until
@@ -30,7 +30,7 @@ def result(applied: int, undoable: int) -> BatchResult:
 
 def test_what_found_no_room_for_undo_is_not_promised() -> None:
     assert outcome(result(300, 300))[0] == "300 purged · u undoes it"
-    assert outcome(result(300, 200))[0] == "300 purged · u undoes all but 100"
+    assert outcome(result(300, 200))[0] == "300 purged · 200 of them can be undone (u)"
     line = AppliedPlan(count=300, undo_until_ms=1, lost=100).line(100)
     assert "u undoes all but 100 until" in line[1][0]
     assert line[0][1] == "warn"
@@ -41,7 +41,7 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
         ids = [deck.enqueue(MAIL, "welcome", [number]).id for number in range(3)]
     async with console(url, "5") as pilot:
         app = app_of(pilot)
-        await dry_run(pilot, "3 would go")
+        await dry_run(pilot, "3 would be purged")
         await pilot.press("a", "tab", "enter")
         await until(pilot, "3 applied   u undoes it until")
         app.operator.remember("b-other", "something else")
@@ -50,7 +50,7 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
         await until(pilot, "u undoes it until")
         raw.zrem(f"{{{MAIL}}}:cancelled", ids[1])  # it went on since
         await pilot.press("u", "u")
-        await until(pilot, "2 went back, of purge of 3 entries")
+        await until(pilot, "undo of purge of 3 entries: 2 restored")
         shown = await until(pilot, "3 applied; 2 restored, 1 not")
         assert "u undoes" not in shown
         assert app.operator.batches == []
@@ -89,11 +89,11 @@ async def test_while_a_dry_run_goes_on_the_footer_says_why_nothing_can_be_applie
         screen.redraw()
         await until(pilot, "writes nothing")
         shown = text(app).splitlines()[-1]
-        assert "a apply: dry run is not done" in shown
+        assert "a apply: the dry run is not finished" in shown
         assert "S save" not in shown
         app.operator.work.cancelled = True
         screen.redraw()
-        await until(pilot, "dry run: ends after this step")
+        await until(pilot, "dry run: stopping after this step")
         screen.work.dry = app.operator.work = None
 
 
@@ -119,16 +119,16 @@ async def test_rules_that_are_on_are_told_with_letters_where_there_are_no_signs(
 def test_a_skip_without_an_id_stands_for_more_than_itself() -> None:
     told = UndoResult(batch="b-1", restored=200, skipped=(Skip(code=SkipCode.UNDO_NOT_KEPT, data="100", queue=MAIL),))
     words = undone(told, "purge of 300 jobs")[0]
-    assert words.startswith("200 went back, of purge of 300 jobs; others stay: there was no room to keep what 100 jobs")
+    assert words.startswith("undo of purge of 300 jobs: 200 restored; the others skipped: 100 jobs are beyond the")
     told = UndoResult(batch="b-1", restored=2, skipped=(Skip(id="a", code=SkipCode.CHANGED, queue=MAIL),))
-    assert undone(told, "purge of 3 jobs")[0].endswith("; 1 stay: has changed since")
+    assert undone(told, "purge of 3 jobs")[0].endswith("; 1 skipped: has changed since")
 
 
 def test_what_was_told_to_end_says_so_at_once() -> None:
     work = Work("dry run", done=5)
-    assert work.words() == "dry run: 5 looked at, esc cancels"
+    assert work.words() == "dry run: 5 read, esc cancels"
     work.cancelled = True
-    assert work.words() == "dry run: ends after this step"
+    assert work.words() == "dry run: stopping after this step"
 
 
 async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
@@ -137,16 +137,16 @@ async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
     with Writer(url) as deck:
         deck.enqueue(MAIL, "welcome", [1])
     async with console(url, "5") as pilot:
-        work = await dry_run(pilot, "1 would go")
+        work = await dry_run(pilot, "1 would be purged")
         await pilot.press("a")
         shown = await until(pilot, "Purge 1 entry of 1 queue")
         assert "1 rule, 1 queue, found" in shown
         assert "keeps" in shown
         await pilot.press("escape")
         await until(pilot, "nothing was done")
-        monkeypatch.setattr(purge_apply, "MAX_UNDO_BYTES", 10)
+        monkeypatch.setattr(purge_result, "MAX_UNDO_BYTES", 10)
         work.set_filter("nothing has this")
-        await until(pilot, "no queue of the plan matches")
+        await until(pilot, "no queue matches")
         await pilot.press("a")
         shown = await until(pilot, "Purge 1 entry of 1 queue")
         assert "a part" in shown

@@ -46,7 +46,7 @@ async def test_temporary_queues_are_part_of_the_plan_and_what_holds_messages_onl
         assert "□ unread queues" in shown, "what holds messages may still be wanted"
         assert "□ orphaned queues" in shown
         await pilot.press("G", "e")
-        await until(pilot, "it has no threshold")
+        await until(pilot, "this rule has no threshold")
         await pilot.press("space", "k", "space")
         assert "■ orphaned queues" in await until(pilot, "■ unread queues")
         await pilot.press("d")
@@ -62,11 +62,11 @@ async def test_temporary_queues_are_part_of_the_plan_and_what_holds_messages_onl
         assert "expired queues, unread queues, orphaned" in shown
         raw.rpush(ORPHAN, "three")  # somebody uses it again: it must stay
         await pilot.press("tab", "enter")
-        await until(pilot, "2 purged, 1 left alone: has changed since")
+        await until(pilot, "2 purged, 1 skipped: has changed since")
         assert (raw.exists(UNREAD), raw.llen(ORPHAN), raw.llen(USED)) == (0, 3, 1)
         assert raw.hlen(registry.ABOUT) == 0
         await pilot.press("a")
-        await until(pilot, "it is applied")
+        await until(pilot, "already applied")
         await pilot.press("u", "u")
         await until(pilot, "undone: purge of 2 entries")
         assert raw.lrange(UNREAD, 0, -1) == [b"a message"]
@@ -82,11 +82,11 @@ async def test_jobs_and_temporary_queues_are_one_plan_one_file_and_one_undo(
         old = deck.enqueue(MAIL, "welcome", [1]).id
     raw.zadd(f"{{{MAIL}}}:ready", {old: 100 * 10**13 + 1}, xx=True)
     async with console(url, "5") as pilot:
-        await dry_run(pilot, "2 would go")
+        await dry_run(pilot, "2 would be purged")
         await pilot.press("w")
-        await until(pilot, "to the file")
+        await until(pilot, "purge --apply FILE")
         await pilot.press("enter")
-        await until(pilot, "plan of 2 written")
+        await until(pilot, "plan of 2 entries written")
         [file] = tmp_path.glob("*.jsonl")
         assert {entry.id for entry in load_plan(file).entries()} == {old, OVER}
         await pilot.press("a")
@@ -125,7 +125,7 @@ async def test_what_the_agents_did_and_do_next_is_told(url: str, raw: redis.Redi
         ):
             assert words in shown, words
         await pilot.resize_terminal(80, 24)
-        shown = await until(pilot, "in a higher window")
+        shown = await until(pilot, "enlarge the window")
         assert "4 purged" in shown, "what was done by itself comes before what is always so"
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Input
 
-from qdeck.admin import Writer
+from qdeck.admin import QueuePause, Writer, actor
 from qdeck_console.operator import Work
 from support.screens import HOOKS, MAIL, app_of, bury, console, until
 
@@ -39,7 +39,7 @@ async def test_all_dead_letters_of_a_queue_are_asked_for_retried_and_undone(url:
         assert counts(url)[HOOKS] == (3, 0)
         await until(pilot, "r retry 3 dead")
         await pilot.press("m")
-        await until(pilot, "nothing waits in it")
+        await until(pilot, "no waiting jobs")
 
 
 async def test_what_waits_moves_to_a_queue_that_there_is(url: str) -> None:
@@ -53,13 +53,13 @@ async def test_what_waits_moves_to_a_queue_that_there_is(url: str) -> None:
         await pilot.press("slash", *"mail", "enter")
         await until(pilot, "m move 2")
         await pilot.press("r")
-        await until(pilot, "it has no dead letters")
+        await until(pilot, "no dead letters")
         await pilot.press("m")
-        await until(pilot, "name the queue")
+        await until(pilot, "enter a queue")
         await pilot.press("a", "enter", "escape")
         await until(pilot, "nothing was done")
         await pilot.press("m")
-        await until(pilot, "Move all that waits in")
+        await until(pilot, "Move all waiting jobs of")
         app_of(pilot).screen.query_one(Input).value = HOOKS
         await pilot.press("enter")
         await until(pilot, "Move 2 jobs")
@@ -87,10 +87,59 @@ async def test_a_pause_is_one_of_the_things_that_go_on_one_at_a_time(url: str) -
         await until(pilot, "1 queue")
         operator.work = Work("discard")
         await pilot.press("p")
-        await until(pilot, "discard goes on")
+        await until(pilot, "discard in progress")
         operator.work = None
         await pilot.press("p")
+        await until(pilot, "Pause mail")
+        await pilot.press("enter")
         await until(pilot, "paused")
         await until(pilot, lambda: operator.work is None)
     with Writer(url) as deck:
         assert [row.paused for row in deck.snapshot().queues] == [True]
+
+
+async def test_a_pause_has_a_reason_and_resuming_shows_it_and_asks(url: str) -> None:
+    with Writer(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+        async with console(url) as pilot:
+            await until(pilot, "1 queue")
+            await pilot.press("p")
+            await until(pilot, "Pause mail")
+            await pilot.press("escape")
+            await until(pilot, "nothing was done")
+            assert deck.pause_of(MAIL) is None
+            await pilot.press("p")
+            await until(pilot, lambda: isinstance(app_of(pilot).focused, Input))
+            await pilot.press(*"INC-42", "enter")
+            await until(pilot, "mail paused")
+            await until(pilot, "p resume")
+            assert (deck.pause_of(MAIL) or QueuePause()).reason == "INC-42"
+            await pilot.press("p")
+            shown = await until(pilot, "Resume mail")
+            assert f"by {actor()}" in shown
+            assert "INC-42" in shown
+            await pilot.press("enter")
+            await until(pilot, "nothing was done")
+            assert deck.pause_of(MAIL) is not None, "enter alone does not resume"
+            await pilot.press("p")
+            await until(pilot, "Resume mail")
+            await pilot.press("tab", "enter")
+            await until(pilot, "mail resumed")
+            assert deck.pause_of(MAIL) is None
+
+
+async def test_a_pause_of_another_operator_is_asked_for_and_ones_own_is_not(url: str, raw: redis.Redis) -> None:
+    with Writer(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+        raw.hset(f"{{{MAIL}}}:meta", "paused", b'{"who":"ana@ops-1","at_ms":1,"reason":""}')
+        async with console(url) as pilot:
+            await until(pilot, "p resume")
+            await pilot.press("p")
+            await until(pilot, "ana@ops-1")
+            await pilot.press("tab", "enter")
+            await until(pilot, "mail resumed")
+            await until(pilot, "p pause")
+            deck.pause(MAIL)
+            await until(pilot, "p resume")
+            await pilot.press("p")
+            await until(pilot, lambda: deck.pause_of(MAIL) is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from qdeck_console.format import length
 from qdeck_console.operator import Work
 from qdeck_console.presenters import confirm
 from qdeck_console.presenters import redrive as present
-from qdeck_console.presenters.parts import PLAIN
+from qdeck_console.presenters.line_parts import PLAIN
 from qdeck_console.presenters.redrive import WATCHING, Drive
 from support.screens import HOOKS, fail_next, fill, run
 
@@ -49,15 +50,15 @@ def test_the_page_fits_and_says_all(url: str, cells: int) -> None:
                   JobOutcome(id="b", queue=HOOKS, outcome="done"), JobOutcome(id="c", queue=HOOKS)]  # fmt: skip
     drive.tell("▸", "accent", "word " * 30)
     drive.outcomes = Outcomes(total=2, done=1, dead_again=1)
-    lines = present.redrive_lines(drive, cells, hide=PLAIN)
+    lines = present.redrive_lines(drive, cells, naming=PLAIN)
     assert [line for line in lines if length(line) > cells] == []
     shown = "\n".join("".join(text for text, _ in line) for line in lines)
-    for word in ("sample", "dead again", "not sent yet", "what happened"):
+    for word in ("sample", "dead again", "not retried yet", "events"):
         assert word in shown, word
     alone = "\n".join(
-        "".join(text for text, _ in line) for line in present.redrive_lines(drive, cells, hide=PLAIN, beside=True)
+        "".join(text for text, _ in line) for line in present.redrive_lines(drive, cells, naming=PLAIN, beside=True)
     )
-    assert "what happened" not in alone
+    assert "events" not in alone
     assert "Boom: x" in shown or cells < 60
 
 
@@ -67,10 +68,10 @@ def test_what_is_asked_for_is_not_cut_off(url: str) -> None:
     with Writer(url) as deck:
         plan = deck.plan("retry", HOOKS)
     asked = replace(plan, head=msgspec.structs.replace(plan.head, filter=where))
-    lines = ["".join(text for text, _ in line) for line in confirm.plan_lines(asked, [], 70, hide=PLAIN)]
+    lines = ["".join(text for text, _ in line) for line in confirm.plan_lines(asked, Counter(), 70, naming=PLAIN)]
     assert max(map(len, lines)) <= 70
     assert " ".join(" ".join(lines).split()).count(where) == 1
-    assert "what ran meanwhile stays" in lines[-1]
+    assert "for 24 h; jobs that have run since cannot be restored" in " ".join(" ".join(lines[-2:]).split())
 
 
 def test_while_the_first_ones_are_watched_there_is_no_rate() -> None:

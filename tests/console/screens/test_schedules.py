@@ -10,7 +10,7 @@ from qdeck._schedules import store
 from qdeck.admin import Definition, ScheduleRow, Writer, new_job
 from qdeck_console.format import length
 from qdeck_console.presenters import schedules as present
-from qdeck_console.presenters.parts import Naming
+from qdeck_console.presenters.line_parts import Naming
 from qdeck_console.screens.job import JobScreen
 from support.hostile import HOSTILE, is_clean
 from support.screens import MAIL, app_of, console, lines, text, until
@@ -53,9 +53,9 @@ async def test_a_schedule_is_run_paused_and_edited(url: str) -> None:
         assert "nightly" in seen
         assert all(len(line) == 160 for line in lines(app))
         await pilot.press("enter")
-        await until(pilot, "it made no job yet")
+        await until(pilot, "the schedule made no job yet")
         await pilot.press("g", "n")
-        await until(pilot, "nightly made cron:nightly:")
+        await until(pilot, "nightly: enqueued job cron:nightly:")
         await until(pilot, lambda: (rows(url)["nightly"].jobs_made, rows(url)["weekly"].jobs_made) == (1, 0))
         await until(pilot, "ready")
         await pilot.press("p")
@@ -66,14 +66,14 @@ async def test_a_schedule_is_run_paused_and_edited(url: str) -> None:
         await until(pilot, "nightly is resumed")
         await until(pilot, "p pause")
         await pilot.press("e")
-        await until(pilot, "Turns from now on")
+        await until(pilot, "The new rule applies")
         await pilot.press("end", *"x", "enter")
-        await until(pilot, "needs what is asked for")
+        await until(pilot, "type the name to confirm")
         await pilot.press("backspace", "backspace", "1", "enter")
-        await until(pilot, "nightly comes by 0 4 * * 1")
+        await until(pilot, "nightly: the rule is 0 4 * * 1")
         assert rows(url)["nightly"].cron == "0 4 * * 1"
         await pilot.press("e")
-        await until(pilot, "Turns from now on")
+        await until(pilot, "The new rule applies")
         await pilot.press("escape")
         await until(pilot, "nothing was changed")
         await pilot.press("enter")
@@ -92,7 +92,7 @@ async def test_no_schedule_read_only_and_gone(url: str) -> None:
         await until(pilot, "1 schedule")
         with Writer(url) as deck:
             deck.write(store.remove("late"))
-        await until(pilot, "No schedules here yet")
+        await until(pilot, "No schedules")
 
 
 async def test_one_that_cannot_be_read_is_told_and_stops_nothing(url: str, raw: redis.Redis) -> None:

@@ -27,7 +27,7 @@ async def test_a_filter_looks_at_each_job_once_a_refresh(url: str, monkeypatch: 
         return parse(text)
 
     async with console(url, "3") as pilot:
-        await until(pilot, "owner gone  1")
+        await until(pilot, "worker lost  1")
         screen = app_of(pilot).screen
         assert isinstance(screen, StuckScreen)
         await pilot.press("f")  # no refresh while it is asked

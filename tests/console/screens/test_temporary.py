@@ -40,7 +40,7 @@ async def test_tasks_own_queues_and_nobody_owns_orphans(url: str, raw: redis.Red
         assert isinstance(pilot.app.screen, TaskQueuesScreen)
         seen = text(app)
         assert "holds messages" in seen
-        assert "reader waits" in seen
+        assert "reader waiting" in seen
         await pilot.press("g", "y")
         await until(pilot, lambda: app.clipboard.startswith("billing:responses:task_1"))
         await pilot.press("escape", "slash", *"task_2", "enter")

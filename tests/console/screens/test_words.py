@@ -9,13 +9,13 @@ from console.test_adapters import console as others
 from core.adapters.test_conformance import FILL
 from qdeck.admin import AsyncWriter, QueueRow, ServerInfo, Snapshot, Status, Totals, UndoResult, Writer
 from qdeck_console.app import ConsoleApp
-from qdeck_console.feed import Picture
-from qdeck_console.judging import JudgedQueue, Severity
+from qdeck_console.feed import FeedState
 from qdeck_console.operator import NamedBatch, Work
 from qdeck_console.presenters.frame import seen_environment
-from qdeck_console.presenters.parts import PLAIN, name_parts, naming_of
+from qdeck_console.presenters.line_parts import PLAIN, name_parts, naming_of
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Drawer
+from qdeck_console.presenters.queues import QueueView
+from qdeck_console.queue_findings import JudgedQueue, Severity
 from qdeck_console.screens.prompt import Prompt, PromptField, confirmation
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.widgets.lines import Lines
@@ -36,8 +36,8 @@ def test_names_of_other_systems_stay_whole_and_do_not_lengthen_ours() -> None:
     theirs = QueueRow(adapter="lists", name="execution:3:main")
     seen = picture(theirs, QueueRow(name=MAIL), QueueRow(name=HOOKS))
     owner = naming_of(seen)
-    assert name_parts(MAIL, hide=owner) == ["mail"]
-    assert name_parts(theirs.name, hide=owner) == ["execution", "3", "main"]
+    assert name_parts(MAIL, naming=owner) == ["mail"]
+    assert name_parts(theirs.name, naming=owner) == ["execution", "3", "main"]
     assert naming_of(picture(theirs)).owner == ""
     several = picture(QueueRow(name=MAIL), QueueRow(name="demo:prod:mail:actions"))
     assert naming_of(several).owner == ""
@@ -51,8 +51,8 @@ def test_the_environment_is_that_of_our_own_queues() -> None:
 
 
 def test_what_waits_for_an_answer_says_so() -> None:
-    assert Work("purge", asks=True).words() == "purge: waits for your answer"
-    assert "0 looked at" in Work("purge").words()
+    assert Work("purge", asks=True).words() == "purge: waiting for input"
+    assert "0 read" in Work("purge").words()
 
 
 async def test_a_queue_of_another_system_is_not_paused_and_the_reason_is_told(url: str, raw: redis.Redis) -> None:
@@ -60,7 +60,7 @@ async def test_a_queue_of_another_system_is_not_paused_and_the_reason_is_told(ur
     async with others(url) as pilot:
         await until(pilot, "vmpooler")
         await pilot.press("p")
-        await until(pilot, "vmpooler cannot pause a queue")
+        await until(pilot, "queues of vmpooler cannot be paused")
 
 
 async def test_a_frame_gathers_no_rows_to_know_whether_they_could_be_written(
@@ -89,7 +89,7 @@ async def test_an_undo_tells_of_those_that_came_back_with_its_jobs(url: str, mon
         app = pilot.app
         assert isinstance(app, ConsoleApp)
         app.operator.undo(NamedBatch("b1", "discard of 1 job"))
-        await until(pilot, "undone: discard of 1 job; 3 jobs that waited for them too")
+        await until(pilot, "undone: discard of 1 job; also 3 dependents")
 
 
 async def test_the_age_goes_on_while_a_dialog_is_open(url: str) -> None:
@@ -123,8 +123,8 @@ def test_an_age_that_is_not_known_is_not_told_as_zero() -> None:
     entry = JudgedQueue(
         row=QueueRow(adapter="scheduler", name="s", ready=5, oldest_exact=False), severity=Severity.FINE
     )
-    told = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
+    told = QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True)
     words = ["".join(part for part, _ in line) for line in detail(entry, told, 41)]
-    [oldest] = [line for line in words if "oldest waits" in line]
+    [oldest] = [line for line in words if "oldest waiting" in line]
     assert oldest.split()[-1] == "–"
     assert "≥" not in oldest

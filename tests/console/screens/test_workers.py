@@ -12,13 +12,15 @@ from qdeck._engine import codec, keys, transitions
 from qdeck.admin import WorkerRow, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import workers as present
-from qdeck_console.presenters.parts import PLAIN
+from qdeck_console.presenters.line_parts import PLAIN
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.workers import WorkerScreen, WorkersScreen
 from support.hostile import HOSTILE, is_clean
 from support.screens import MAIL, SEARCH, app_of, console, lines, run, text, until
 
 if TYPE_CHECKING:
+    import redis
+
     from qdeck._redis.commands import Program
 
 
@@ -48,9 +50,9 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
     tell(url, "wrk-old", heartbeat_ms=1, started_ms=0)
     async with console(url, "7", size=size) as pilot:
         app = app_of(pilot)
-        seen = await until(pilot, "2 workers, 1 gone, 3 jobs run")
+        seen = await until(pilot, "2 workers, 1 lost, 3 jobs running")
         assert all(len(line) == size[0] for line in lines(app))
-        for word in ("box-1  1", "box-2  1", "wrk-a", "2/4", "gone"):
+        for word in ("box-1  1", "box-2  1", "wrk-a", "2/4", "lost"):
             assert word in seen, word
         screen = app.screen
         assert isinstance(screen, WorkersScreen)
@@ -64,6 +66,8 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
         assert isinstance(page, WorkerScreen)
         await until(pilot, "52.0 MB")
         await pilot.press("p")
+        await until(pilot, "Quiet wrk-a")
+        await pilot.press("tab", "enter")
         await until(pilot, "requested: quiet")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen))
@@ -71,18 +75,48 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen is screen)
         await pilot.press("x")
-        await until(pilot, "was asked to finish and end")
+        await until(pilot, "Stop wrk-a")
+        await pilot.press("tab", "enter")
+        await until(pilot, "stop requested")
         await pilot.press("escape", "slash", *"old", "enter")
         await until(pilot, lambda: screen.chosen is not None and screen.chosen.id == "wrk-old")
         await pilot.press("p")
-        await until(pilot, "it is gone")
+        await until(pilot, "the worker is not alive")
         await pilot.press("y")
         await until(pilot, lambda: app.clipboard == "wrk-old")
 
 
+async def test_a_worker_is_not_stopped_before_it_is_known_what_it_alone_serves(url: str, raw: redis.Redis) -> None:
+    with Writer(url) as deck:
+        for number in range(7):
+            deck.enqueue(MAIL, "send", [number])
+    tell(url, "wrk-a")
+    tell(url, "wrk-b", queues={SEARCH: 1})
+    async with console(url, "7") as pilot:
+        await until(pilot, "2 workers")
+        for key, word in (("p", "Quiet"), ("x", "Stop")):
+            await pilot.press(key)
+            shown = await until(pilot, f"{word} wrk-a")
+            assert "1   left without a worker" in shown
+            assert "7   ready in mail" in shown
+            assert "ready in search" not in shown, "another worker serves it"
+            await pilot.press("enter")
+            await until(pilot, "nothing was done")
+            assert raw.hget(keys.CONTROL, "wrk-a") is None, "enter alone does nothing"
+        await pilot.press("p")
+        await until(pilot, "Quiet wrk-a")
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: raw.hget(keys.CONTROL, "wrk-a") == b"quiet")
+        await until(pilot, "p resume")
+        await pilot.press("p")
+        await until(pilot, "resume requested")
+        assert raw.hget(keys.CONTROL, "wrk-a") is None
+        await until(pilot, "p quiet")
+
+
 async def test_none_and_read_only(url: str) -> None:
     async with console(url, "7", size=(80, 24), read_only=True) as pilot:
-        await until(pilot, "No worker has told of itself")
+        await until(pilot, "No workers")
         await pilot.press("p")
         await until(pilot, "read-only")
         for word in HOSTILE.values():
@@ -114,12 +148,12 @@ def test_of_one_that_is_gone_nobody_knows_what_it_runs() -> None:
     line = present.TABLE.line(row, 118, present.Speeds(), at_cursor=False)
     assert "–/4" in "".join(part for part, _ in line)
     shown = [
-        "".join(part for part, _ in line) for line in present.facts(row, 40, now_ms=690_000, speed=None, hide=PLAIN)
+        "".join(part for part, _ in line) for line in present.facts(row, 40, now_ms=690_000, speed=None, naming=PLAIN)
     ]
     assert any(line.split() == ["running", "–", "of", "4"] for line in shown)
     assert any(line.split() == ["was", "up", "1m", "30s"] for line in shown)
     head = present.running_head(row, present.Running(), 40)
-    assert "holds still  0" in "".join(part for part, _ in head)
+    assert "still holds  0" in "".join(part for part, _ in head)
 
 
 @pytest.mark.parametrize("cells", [60, 76, 100, 118])

@@ -39,16 +39,16 @@ async def test_a_console_in_chromium(
         assert await page.js("document.fonts.check('16px \"Roboto Mono\"')")
 
         await page.until_drawn("retry 3 dead")
-        before = await page.picture()
+        before = await page.feed_state()
         at = len(page.drawn)
         await page.press("4")
         await page.until_drawn("502", at)  # the message of the dead letters
         at = len(page.drawn)
         await page.press("1")
-        await page.until_drawn("since it was made", at)
+        await page.until_drawn("since creation", at)
         await page.press("r")
         await page.until_drawn("Retry 3 jobs", at)
-        assert await page.picture() != before
+        assert await page.feed_state() != before
         await page.press("tab", "enter")
         await page.until_drawn("3 retried", at)
         with Writer(server.url) as deck:
@@ -78,7 +78,7 @@ async def test_a_login_in_chromium(make_process: Callable[..., PythonProcess], u
     ):
         await page.call("Page.navigate", url=f"http://localhost:{served.port}")
         await page.until_js("document.querySelector('input[name=secret]') !== null")
-        for text, found in (("wrong", "That is not right."), (TOKEN, None)):
+        for text, found in (("wrong", "Wrong token, name or password."), (TOKEN, None)):
             await page.js("document.querySelector('input[name=secret]').focus()")
             await page.call("Input.insertText", text=text)
             await page.press("enter")

@@ -28,7 +28,7 @@ async def test_beyond_this_machine_it_needs_a_login(
     for options in (("--host", "0.0.0.0"), ("--public-url", "https://deck.example")):  # noqa: S104 - refused
         process = make_process("-m", "qdeck_console", "--url", url, "serve", *options)
         assert await asyncio.to_thread(process.wait, 30) == 64
-        assert "needs a login" in process.output
+        assert "requires a login" in process.output
     async with serving(make_process, url, "--host", "0.0.0.0", env={"QDECK_SERVE_TOKEN": TOKEN}) as served:  # noqa: S104
         async with session.get(served.url) as reply:
             assert reply.status == 401
@@ -87,8 +87,8 @@ async def test_guessing_is_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
     users = logins.read_users(logins.hash_password("ada", "correct horse"), "users")
     login = Login(TOKEN, users)
     for at in range(logins.FAILURES):
-        assert await login.check("192.0.2.1", "", "guess") == "That is not right."
-        assert await login.check(f"2001:db8::{at}", "", "guess") == "That is not right."
+        assert await login.check("192.0.2.1", "", "guess") == "Wrong token, name or password."
+        assert await login.check(f"2001:db8::{at}", "", "guess") == "Wrong token, name or password."
     for address in ("192.0.2.1", "2001:db8::ffff"):
         assert "Wait" in (await login.check(address, "ada", "correct horse") or "")
         assert await login.check(address, "", TOKEN) is None

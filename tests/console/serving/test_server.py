@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck_console.newfile import check_new_file, new_file
+from qdeck_console.output_files import check_new_file, new_file
 from qdeck_console.serving.login import Login
 from qdeck_console.serving.server import ConsoleServer
 from qdeck_console.serving.visit import HEIGHT, WIDTH, clamp, packet
@@ -351,7 +351,7 @@ def test_visitors_write_files_of_rows_in_one_folder_only(tmp_path: Path, monkeyp
         "a/x.jsonl",
         "x\n.jsonl",
     ):
-        assert "only NAME.jsonl" in check_new_file(name), name
+        assert "NAME.jsonl only" in check_new_file(name), name
         with pytest.raises(PermissionError), new_file(name):
             pass
     with new_file(" qdeck-dead.jsonl ") as (_, file):

@@ -11,9 +11,9 @@ import pytest
 
 from qdeck import NotAllowed, QueueName, ServerUnreachable
 from qdeck._agent.options import AgentOptions
-from qdeck._deck import history
 from qdeck._engine import keys
 from qdeck._redis import Endpoint, SyncClient
+from qdeck._server import history
 from qdeck._settings import AgentSettings, Purge
 from qdeck.admin import AsyncWriter, Settings, Writer
 from qdeck.messages import _registry as registry

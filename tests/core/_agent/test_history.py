@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from qdeck import UsageError
 from qdeck._agent.history_sampler import HistorySampler
-from qdeck._deck import history
-from qdeck._deck.history import COARSE, FINE
+from qdeck._server import history
+from qdeck._server.history import COARSE, FINE
 from qdeck.admin import AsyncWriter, QueueRow, Sample, Writer
 from support.agents import QUEUE, make_jobs
 

@@ -146,20 +146,20 @@ async def test_dead_letters_newest_first_over_all_queues(run_agent: Callable[...
 @pytest.mark.parametrize(
     ("path", "method", "code", "words"),
     [
-        (f"{DLQ}?queue=demo:mial:actions", "GET", 404, "did you mean 'demo:mail:actions'"),
+        (f"{DLQ}?queue=demo:mial:actions", "GET", 404, "Did you mean 'demo:mail:actions'"),
         (f"{DLQ}?limit=0", "GET", 400, "1 to 1,000"),
         (f"{DLQ}?limit=1e3", "GET", 400, "1 to 1,000"),
         (f"{DLQ}?limit={'9' * 500}", "GET", 400, "1 to 1,000"),
         (f"{DLQ}?limit=000000000001{'9' * 50}", "GET", 400, "1 to 1,000"),
         (f"{DLQ}?lmit=3", "GET", 400, "limit, queue"),
-        (DLQ, "POST", 405, "POST is not for"),
-        (PURGE, "GET", 405, "GET is not for"),
+        (DLQ, "POST", 405, "POST is not allowed for"),
+        (PURGE, "GET", 405, "GET is not allowed for"),
         (f"{PURGE}?dry_run=perhaps", "POST", 400, "neither true nor false"),
         (PURGE, "POST", 403, "allow_purge"),
         (f"{PURGE}?dry_run=false", "POST", 403, "allow_purge"),
         (f"{DLQ}?limit=1&limit=2", "GET", 400, "is given twice"),
-        (f"{DLQ}/", "GET", 404, "nothing at"),  # no redirect: it would go to the host that the caller named
-        ("/api/v1/queue", "GET", 404, "nothing at"),
+        (f"{DLQ}/", "GET", 404, "unknown path"),  # no redirect: it would go to the host that the caller named
+        ("/api/v1/queue", "GET", 404, "unknown path"),
         ("/", "GET", 404, "/healthz"),
     ],
 )
@@ -218,7 +218,7 @@ async def test_a_purge_that_is_allowed_is_done_and_counted(
     [
         ("?dry_run=true&dry_run=false", None, "is given twice"),
         ("?dry_run=false&dry_run=true", None, "is given twice"),
-        ("?limit=1", None, "limit is for dry_run=true"),
+        ("?limit=1", None, "limit works only with dry_run=true"),
         ("", b"dry_run=true", "has a body"),
         ("", b'{"dry_run": true}', "has a body"),
     ],

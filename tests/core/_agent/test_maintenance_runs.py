@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import NotAllowed
-from qdeck._deck import agent_tasks
 from qdeck._redis import Endpoint, SyncClient
+from qdeck._server import agent_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import redis
 
-    from qdeck._deck.agent_tasks import TaskClaim
+    from qdeck._server.agent_tasks import TaskClaim
     from support.proxy import FaultProxy
     from support.servers import Server
 

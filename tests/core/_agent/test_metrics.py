@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from qdeck._agent.metrics import expose
-from qdeck._deck.words import Unreadable, UnreadableCode
+from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import Endpoint, SyncClient
 from qdeck.admin import QueueRow, ServerInfo, Snapshot, Status, Totals
 from support.agents import QUEUE, bury, claim, make_jobs, running
@@ -121,3 +123,14 @@ def test_the_numbers_are_those_of_the_report_and_of_the_status() -> None:
     assert found["qdeck_health_stuck_vms_count", ()] == 2
     assert sum(value for (name, _), value in found.items() if name == "qdeck_dlq_size") == 13
     assert found["qdeck_health_queue_late", (("adapter", "vmpooler"), ("queue", "centos-7"))] == 0
+
+
+def test_the_page_has_every_metric() -> None:
+    page = Path(__file__).parents[3] / "core" / "docs" / "reference" / "agent.md"
+    listed = re.findall(r"^\| `(qdeck_\w+)` \|", page.read_text("utf-8"), re.MULTILINE)
+    seen = Snapshot(
+        at_ms=1, server=ServerInfo(memory_bytes=1), status=Status.HEALTHY, findings=(), adapters=("native",),
+        totals=Totals(), queues=(QueueRow(adapter="native", name="q", out_per_s=1.0),), workers_alive=1,
+    )  # fmt: skip
+    text = expose(seen, {"errors": {"orphaned_count": 0}}, ()).decode()
+    assert sorted(listed) == sorted(re.findall(r"^# HELP (\w+) ", text, re.MULTILINE))

@@ -148,7 +148,7 @@ def test_a_moved_job_whose_id_is_taken_in_both_queues_is_set_aside(rig: Rig) -> 
     rig.deliver()
     rows: Any = rig.raw.xrange(keys.key(rig.queue, "quarantine"))
     [[_, kept]] = rows
-    assert (kept[b"i"], kept[b"reason"]) == (b"a", f"its id is taken in {rig.queue!r} and {OTHER!r}".encode())
+    assert (kept[b"i"], kept[b"reason"]) == (b"a", f"its id is used in both {rig.queue!r} and {OTHER!r}".encode())
     assert rig.sizes() == rig.sizes(OTHER) == {"ready": 1}
 
 

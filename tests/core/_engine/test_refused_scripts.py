@@ -199,7 +199,7 @@ def test_the_server_knows_each_command_that_is_asked_about(server: Server, rig: 
         rig.raw.execute_command("ACL", "SETUSER", "op", f"-{command}")
     with pytest.raises(NotAllowed) as refused:
         client.run(check_rights(script, b"key"))
-    assert refused.value.hint.startswith(f"give this user {' '.join(f'+{command}' for command in script.commands)};")
+    assert refused.value.hint.startswith(f"Give this user {' '.join(f'+{command}' for command in script.commands)};")
     client.close()
 
 

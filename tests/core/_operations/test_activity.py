@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from core._operations.yard import QUEUE, Yard, now_ms
-from qdeck._deck import activity_log
 from qdeck._engine import keys
 from qdeck._schedules import store
+from qdeck._server import activity_log
 from qdeck.admin import Definition, new_job
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def test_every_act_is_told(deck: Writer, yard: Yard, own_state: Path) -> None:
         begun.extend(entry.outcome for entry in deck.activity())
 
     result = deck.apply(plan, progress=look)
-    assert set(begun) == {"begun"}, "what is under way is seen"
+    assert set(begun) == {"running"}, "what is under way is seen"
     deck.undo()
     first, second = deck.activity()
     assert (first.verb, first.outcome, first.filter, first.reason) == ("retry", "done", "error:*", "fixed upstream")
@@ -40,7 +40,7 @@ def test_every_act_is_told(deck: Writer, yard: Yard, own_state: Path) -> None:
     assert len(deck.activity(since_ms=start - 1)) == 2
     file = own_state / "qdeck" / "activity.jsonl"
     assert file.stat().st_mode & 0o777 == 0o600
-    assert [json.loads(line)["outcome"] for line in file.read_text().splitlines()] == ["begun", "done", "done"]
+    assert [json.loads(line)["outcome"] for line in file.read_text().splitlines()] == ["done", "done"]
 
 
 def test_the_log_is_bounded_and_survives_strange_entries(deck: Writer, yard: Yard) -> None:

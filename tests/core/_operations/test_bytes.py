@@ -92,9 +92,9 @@ def test_no_request_takes_more_than_the_bound_and_one_job(
         "export": ("dead", "export", "--where", "payload.x:1"),
         "plan": ("dead", "discard", "--where", "payload.x:1", "--dry-run", "--json"),
         "retry": ("dead", "retry", "--where", "payload.x:1", "--yes", "--json"),
-        "undo": ("undo", "--json"),
+        "undo": ("undo", "--yes", "--json"),
         "discard": ("dead", "discard", "--where", "payload.x:1", "--yes", "--json"),
-        "undo of the discard": ("undo", "--json"),
+        "undo of the discard": ("undo", "--yes", "--json"),
     }
     left: dict[str, int] = {}
     for name, words in commands.items():

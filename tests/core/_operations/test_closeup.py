@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from core._operations.yard import OTHER, QUEUE, Yard, now_ms
 from qdeck._engine.codec import BAND
 from qdeck.adapters.native.queue_details import Died, read_close_up
-from qdeck.adapters.native.related import read_related
+from qdeck.adapters.native.related_jobs import read_related
 from qdeck.admin import Spread
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core._operations.yard import QUEUE, Yard
 from qdeck import UnknownJob, UsageError
-from qdeck._deck import payload
+from qdeck._model import payload
 from qdeck._operations.editing import unmask
 
 if TYPE_CHECKING:

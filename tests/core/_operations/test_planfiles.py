@@ -47,10 +47,10 @@ def test_nothing_is_written_over(deck: Writer, yard: Yard, tmp_path: Path) -> No
     link.symlink_to(victim)
     nowhere.symlink_to(tmp_path / "not there")
     for path in (victim, link, nowhere):
-        with pytest.raises(UsageError, match="is there already") as caught:
+        with pytest.raises(UsageError, match="already exists") as caught:
             deck.plan("retry", QUEUE, path=path)
-        assert "name another file" in caught.value.hint
-        with pytest.raises(UsageError, match="is there already"):
+        assert "Name another file" in caught.value.hint
+        with pytest.raises(UsageError, match="already exists"):
             deck.plan_purge(path=path)
     assert victim.read_text() == "mine\n"
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "state") == ["link", "nowhere", "victim"]
@@ -63,7 +63,7 @@ def test_a_file_that_appears_meanwhile_is_not_written_over(deck: Writer, yard: Y
     def appear(_looked: int, _taken: int) -> None:
         path.write_text("theirs")
 
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         deck.plan("retry", QUEUE, path=path, progress=appear)
     assert path.read_text() == "theirs"
     assert [one.name for one in tmp_path.iterdir() if one.name != "state"] == ["plan.jsonl"]
@@ -80,7 +80,7 @@ def test_a_draft_follows_no_link(deck: Writer, yard: Yard, tmp_path: Path) -> No
     assert load_plan(tmp_path / "plan.jsonl").count == 3
 
 
-@pytest.mark.parametrize(("number", "hint"), [(1, "Make a new plan"), (3, "Upgrade this qdeck")])
+@pytest.mark.parametrize(("number", "hint"), [(1, "Make a new plan."), (3, "Upgrade this qdeck.")])
 def test_a_plan_of_another_format_is_refused(deck: Writer, yard: Yard, tmp_path: Path, number: int, hint: str) -> None:
     yard.bulk_dead(1)
     plan = deck.plan("retry", QUEUE)
@@ -130,25 +130,31 @@ def rewritten(
     ("said", "change"),
     [
         ("has 2 entries, and its last line says 3", {"only": slice(2)}),
-        ("do not fit the checksum in its last line", {"entry": lambda e: e.update(bytes=7), "sign": False}),
-        ("do not fit the checksum in its last line", {"head": lambda h: h.update(reason="x"), "sign": False}),
+        ("do not match the checksum in its last line", {"entry": lambda e: e.update(bytes=7), "sign": False}),
+        ("do not match the checksum in its last line", {"head": lambda h: h.update(reason="x"), "sign": False}),
         (
             "entry 1: the verb 'discard' is not that of a plan to retry",
             {"entry": lambda e: e.update(verb="discard")},
         ),
         ("entry 1: the verb 'explode' is not that of a plan", {"entry": lambda e: e.update(verb="explode")}),
-        ("entry 1: a job that is running cannot be meant by retry", {"entry": lambda e: e.update(state="running")}),
-        ("entry 1: a job that is upside cannot be meant", {"entry": lambda e: e.update(state="upside")}),
+        ("entry 1: retry does not apply to a job that is running", {"entry": lambda e: e.update(state="running")}),
+        ("entry 1: retry does not apply to a job that is upside", {"entry": lambda e: e.update(state="upside")}),
         ("entry 1 is not an entry", {"entry": lambda e: e.pop("version")}),
-        ("its last line says other numbers of jobs than its entries", {"tail": lambda t: t.update(by_queue={"x": 3})}),
-        ("its last line says other numbers of jobs than its entries", {"tail": lambda t: t.update(states={"dead": 1})}),
+        (
+            "its last line and its entries have different numbers of jobs",
+            {"tail": lambda t: t.update(by_queue={"x": 3})},
+        ),
+        (
+            "its last line and its entries have different numbers of jobs",
+            {"tail": lambda t: t.update(states={"dead": 1})},
+        ),
         ("the id '../../x' is not that of a plan", {"head": lambda h: h.update(plan="../../x")}),
         ("the id '' is not that of a plan", {"head": lambda h: h.update(plan="")}),
         ("the id 'a{b}' is not that of a plan", {"head": lambda h: h.update(plan="a{b}")}),
-        ("is good for 876,000.0 h", {"head": lambda h: h.update(expires_ms=h["created_ms"] + 876_000 * 3_600_000)}),
+        ("is valid for 876,000.0 h", {"head": lambda h: h.update(expires_ms=h["created_ms"] + 876_000 * 3_600_000)}),
         ("expires before it was made", {"head": lambda h: h.update(expires_ms=h["created_ms"] - 1)}),
         (
-            "was made in the future",
+            "is dated in the future",
             {"head": lambda h: h.update(created_ms=h["created_ms"] + 10**9, expires_ms=h["expires_ms"] + 10**9)},
         ),
     ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from core._operations.yard import QUEUE, Yard
-from qdeck._deck.reasons import Stop, StopCode
+from qdeck._model.reasons import Stop, StopCode
 from qdeck._operations import redrive
 from qdeck.admin import Outcomes
 
@@ -49,7 +49,8 @@ def test_it_stops_when_the_first_ones_die_again(deck: Writer, yard: Yard, work: 
     plan = deck.plan("retry", QUEUE)
     result, outcomes = deck.redrive(plan, rate=1000.0, sample=5)
     assert result.applied == 5
-    assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5)
+    assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5, left=495, is_sample=True)
+    assert str(result.stopped) == "5 of 5 sampled jobs died again; 495 not retried"
     assert outcomes == Outcomes(total=5, dead_again=5)
     assert len(yard.ids("dead")) == 500
 
@@ -68,6 +69,8 @@ def test_it_stops_on_the_way(deck: Writer, yard: Yard, work: Callable[..., None]
     result, outcomes = deck.redrive(plan, rate=500.0, sample=10)
     assert 10 < result.applied < 5000
     assert "died again" in str(result.stopped)
+    assert result.stopped is not None
+    assert result.stopped.left == plan.count - result.applied
     assert outcomes.dead_again > outcomes.total / 10
     assert [entry.outcome for entry in deck.activity()] == ["stopped"]
 
@@ -94,7 +97,7 @@ def test_nobody_works(deck: Writer, yard: Yard) -> None:
     plan = deck.plan("retry", QUEUE)
     result, outcomes = deck.redrive(plan, sample=3, patience_s=0.2)
     assert (result.applied, outcomes.waiting) == (3, 3)
-    assert "does a worker run?" in str(result.stopped)
+    assert "is a worker running?" in str(result.stopped)
     assert redrive.ENOUGH > 3
 
 

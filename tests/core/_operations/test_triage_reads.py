@@ -10,7 +10,7 @@ import pytest
 from core._operations.yard import QUEUE, Yard
 from qdeck.adapters.groups import like
 from qdeck.adapters.native.dead_limits import KEEP_MS, read_headroom
-from qdeck.adapters.native.window import read_some, read_stretch
+from qdeck.adapters.native.list_window import read_some, read_stretch
 from qdeck.admin import parse
 
 if TYPE_CHECKING:

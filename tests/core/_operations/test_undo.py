@@ -8,8 +8,8 @@ import pytest
 
 from core._operations.yard import OTHER, QUEUE, Yard
 from qdeck import UsageError
-from qdeck._deck.reasons import SkipCode
 from qdeck._engine import batch_transitions, keys, programs, transitions
+from qdeck._model.reasons import SkipCode
 
 if TYPE_CHECKING:
     from typing import Any
@@ -64,8 +64,20 @@ def test_undo_puts_everything_back(deck: Writer, yard: Yard, verb: str, options:
     assert (back.restored, back.skipped, back.error) == (plan.count, (), None)
     after = yard.dump()
     assert_same(after, before)
-    assert deck.undo(result.batch).restored == plan.count, "twice is once, and tells the same"
+    assert_undone(deck, yard, result.batch)
+    yard.forget_undo(result.batch)
+    assert deck.undo(result.batch).restored == plan.count, "sent again it reports the same"
     assert yard.dump() == after
+
+
+def assert_undone(deck: Writer, yard: Yard, batch: str) -> None:
+    """An undo of what was undone reports who undid it, and writes nothing, not even a line of the log."""
+    before = (yard.dump(), yard.raw.hgetall(keys.UNDO), yard.raw.xlen(keys.ACTIVITY))
+    again = deck.undo(batch)
+    assert (again.restored, again.skipped, again.error) == (0, (), None)
+    assert again.earlier is not None
+    assert again.earlier.by
+    assert (yard.dump(), yard.raw.hgetall(keys.UNDO), yard.raw.xlen(keys.ACTIVITY)) == before
 
 
 def assert_same(after: dict[str, Any], before: dict[str, Any]) -> None:
@@ -99,16 +111,16 @@ def test_what_ran_since_is_left_alone(deck: Writer, yard: Yard) -> None:
     assert back.restored == 2
     assert {skip.id: skip.why for skip in back.skipped} == {
         first.id: "is done now",
-        second.id: "is dead now",
+        second.id: "has died since",
     }
     assert set(yard.ids("dead")) == {*ids[2:], second.id}
     assert yard.raw.hget(yard.key("attempts"), ids[3]).startswith(b"1 0 0 ")
 
 
 def test_undo_of_nothing(deck: Writer, yard: Yard) -> None:
-    with pytest.raises(UsageError, match="nothing that can be undone"):
+    with pytest.raises(UsageError, match=r"no batch by .* can be undone"):
         deck.undo()
-    with pytest.raises(UsageError, match="no batch 'x'"):
+    with pytest.raises(UsageError, match="no batch 'x' can be undone"):
         deck.undo("x")
 
 
@@ -124,7 +136,7 @@ def test_without_a_name_what_did_nothing_is_passed_over(deck: Writer, yard: Yard
     assert (result.applied, result.skipped_count) == (0, 1)
     back = deck.undo()
     assert (back.batch, back.verb, back.restored) == (first.batch, "retry", 1)
-    with pytest.raises(UsageError, match="nothing that can be undone"):
+    with pytest.raises(UsageError, match=r"no batch by .* can be undone"):
         deck.undo()
     assert deck.undo(result.batch).restored == 0, "by its name it is found still"
 
@@ -164,7 +176,7 @@ def test_move_and_back(deck: Writer, yard: Yard) -> None:
     before = yard.dump()
     order = yard.ids("ready")
     result = deck.apply(parent_less)
-    assert [skip.why for skip in result.skipped] == ["others wait for it"]
+    assert [skip.why for skip in result.skipped] == ["other jobs wait for it"]
     stays = {skip.id for skip in result.skipped}
     assert other.ids("ready") == [job_id for job_id in order if job_id not in stays], "order and priority are kept"
     assert len(other.ids("delayed")) == 4
@@ -177,6 +189,7 @@ def test_move_and_back(deck: Writer, yard: Yard) -> None:
         assert after[part] == before[part], part
     assert other.ids("ready") == other.ids("delayed") == []
     assert [total for total in other.dump()["meta"] if total.startswith(b"n:")] == [], "as if none had come"
+    yard.forget_undo(result.batch)
     assert deck.undo(result.batch).restored == back.restored
     assert yard.dump()["ready"] == before["ready"]
 
@@ -257,6 +270,7 @@ def test_burying_a_running_job_is_fenced_and_makes_its_handler(deck: Writer, yar
     assert "it hangs" in seen.failure.message
     back = deck.undo()
     assert (back.restored, back.requeued) == (1, 1), "it ran, and waits now"
+    yard.forget_undo(back.batch)
     assert deck.undo(back.batch).requeued == 1
     assert yard.ids("ready") == [job_id], "and the handler that did not run is gone"
     assert yard.raw.hget(yard.key("meta"), "n:enqueued") == b"1"

@@ -17,7 +17,7 @@ ENTRY = {"at_ms": 1, "who": "ana", "host": "desk", "verb": "purge"}
 def test_a_rule_has_the_setting_that_holds_for_it_and_its_value() -> None:
     age, many, none = used_rules(["dead_too_old", "dead_too_many", "broken_entries"], Limits(dlq_ttl=2))
     assert age == UsedRule(rule="dead_too_old", setting="dlq_ttl", value=2, unit="h")
-    assert (age.words, age.seconds) == ("dlq_ttl 2 h", 7200)
+    assert (age.words, age.seconds) == ("dlq_ttl 2h", 7200)
     assert (many.words, many.seconds) == ("dlq_max_entries 10,000", None)
     assert (none.words, none.seconds) == ("", None)
 

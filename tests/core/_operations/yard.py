@@ -119,6 +119,26 @@ class Yard:
             pipe.execute()
         self.raw.hset(self.key("meta"), "ready", self.raw.zcard(self.key("ready")))
 
+    def forget_undo(self, batch: str) -> None:
+        """As after a process that undid a batch and was killed before it wrote that down."""
+        record = json.loads(self.raw.hget(keys.UNDO, batch))
+        del record["undo"]
+        self.raw.hset(keys.UNDO, batch, json.dumps(record))
+
+    def expire(self, batch: str) -> None:
+        """As after the seconds within which the process of a batch or of its undo would have renewed it."""
+        record = json.loads(self.raw.hget(keys.UNDO, batch))
+        record["open_until_ms"] = 1
+        if "undo" in record:
+            record["undo"]["open_until_ms"] = 1
+        self.raw.hset(keys.UNDO, batch, json.dumps(record))
+
+    def interrupt(self, batch: str, **facts: Any) -> None:
+        """As after a process that applied a batch and was killed some time ago."""
+        record = json.loads(self.raw.hget(keys.UNDO, batch)) | {"open_until_ms": 1} | facts
+        record.pop("applied", None)
+        self.raw.hset(keys.UNDO, batch, json.dumps(record))
+
     def ids(self, state: str) -> list[str]:
         return [raw.decode() for raw in self.raw.zrange(self.key(state), 0, -1)]
 

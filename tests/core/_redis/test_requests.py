@@ -10,7 +10,7 @@ import pytest
 
 from qdeck import LayoutMismatch, NotAllowed, QdeckError, ServerUnreachable
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
-from qdeck._redis.commands import Each, Offload, Pause, Request, ask, pack, raw_of, text_of
+from qdeck._redis.commands import Each, Offload, Pause, Request, pack, raw_of, text_of, with_errors
 from qdeck.admin import Reader
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def mixed() -> Program[list[Any]]:
         yield (b"ZCARD", KEY)
     except QdeckError as error:
         found.append(type(error))
-    number, wrong = yield ask((b"GET", b"n"), (b"ZCARD", KEY))
+    number, wrong = yield with_errors((b"GET", b"n"), (b"ZCARD", KEY))
     return [*found, number, type(wrong)]
 
 

@@ -93,7 +93,7 @@ def test_stuck_jobs_are_detected(yard: Yard) -> None:
     assert stuck == {"ready": 2, "delayed": 2, "running": 1, "blocked": 0, "done": 0, "dead": 0, "cancelled": 0}
     assert (report.errors.stuck, report.errors.late, report.errors.stuck_vms) == (1, 4, 5)
     assert (report.errors.stuck, report.errors.late) == (report.snapshot.totals.stuck, report.snapshot.totals.late)
-    assert any("4 jobs" in reason.text and "over 2 h" in reason.text for reason in report.findings)
+    assert any("4 jobs" in reason.text and "over 2h" in reason.text for reason in report.findings)
 
 
 def test_dead_letters_are_monitored(yard: Yard) -> None:
@@ -150,7 +150,7 @@ def test_orphaned_records_are_counted_as_a_purge_would_take_them(yard: Yard, mon
     monkeypatch.setattr(orphans, "MOST_FIELDS", 1)
     report = yard.deck.health()
     assert report.errors.orphaned is None
-    assert any("qdeck purge does" in notice for notice in report.notices), "never a silent zero"
+    assert any("qdeck purge reads all" in notice for notice in report.notices), "never a silent zero"
 
 
 async def test_in_asyncio(yard: Yard) -> None:
@@ -164,7 +164,7 @@ def test_a_broken_key_is_a_reason_and_the_rest_is_told(yard: Yard, make_yard: Ca
     broken.raw.delete(broken.key("ready"))
     broken.raw.set(broken.key("ready"), "x")
     report = yard.deck.health()
-    assert any("another kind of data" in reason.text for reason in report.findings)
+    assert any("another type" in reason.text for reason in report.findings)
     assert report.queues["ready"][PLACE].size == 1
 
 
@@ -176,7 +176,7 @@ def test_a_user_that_may_only_read_learns_what_it_may_not_see_and_writes_nothing
     with Writer(url) as deck:
         report = deck.health()
         unknown = {check.name: check.detail for check in report.checks if check.status is None}
-        assert unknown["memory"] == "INFO is not allowed: memory unknown"
+        assert unknown["memory"] == "INFO is not allowed: memory is unknown"
         assert set(unknown) == {"loading", "saving", "persistence", "eviction", "memory", "clock", "trends"}
         assert report.errors.orphaned == 0
         found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False)
@@ -235,7 +235,7 @@ def test_doctor_tells_whose_queues_there_are_and_what_can_be_done_with_them(yard
     assert "native: 1 queue; " in named["adapters"].detail
     assert "vmpooler: " in named["adapters"].detail
     assert "can retry, discard" in named["adapter_vmpooler"].detail
-    assert "cannot requeue: the manager fills a pool up by itself" in named["adapter_vmpooler"].detail
+    assert "cannot requeue: the manager refills pools by itself" in named["adapter_vmpooler"].detail
     assert "adapter_ifdb" not in named
     assert yard.digest() == before
 
@@ -267,8 +267,8 @@ def test_entries_that_were_set_aside_are_a_finding_until_they_are_removed(yard: 
     assert reason in report.findings
     assert reason.queue == ("native", QUEUE)
     assert reason.text == (
-        f"2 entries of the outbox of {QUEUE} could not be read and were set aside: "
-        f"look at them with XRANGE {key} - +, then clear this with DEL {key}"
+        f"2 entries of the outbox of {QUEUE} could not be read and were moved to quarantine: "
+        f"read them with XRANGE {key} - +, then delete them with DEL {key}"
     )
     yard.raw.delete(key)
     [check] = [one for one in yard.deck.health().checks if one.name == "readable"]

@@ -39,7 +39,7 @@ PLACES = ("valkey/0", "valkey/5", "redis/5")
 needs_time = pytest.mark.timeout(240)
 # `doctor` tries what only an administrator may ask, and then calls a script that does not exist.
 DOCTORS = {"viewer": {"acl|dryrun", "evalsha"}, "operator": {"acl|dryrun"}}
-ONE_STEP = ("job edit", "undo", "enqueue", "workers quiet", "queues pause")
+ONE_STEP = ("job edit", "enqueue", "workers quiet", "queues pause")
 
 
 @pytest.fixture(params=PLACES[:1])
@@ -358,7 +358,7 @@ def test_doctor_finds_queues_whose_keys_are_closed(roles: Roles, role: str) -> N
     roles.raw.execute_command(*closed, *(["%R~{*}:*", "+acl|dryrun"] if reads else []))
     found = queue_keys(url, name)
     assert found.ok is False
-    assert "leave out 2 queues, such as 'shop:" in found.detail
+    assert "exclude 2 queues, such as 'shop:" in found.detail
     assert "~{*}:*" in found.hint
 
 
@@ -379,4 +379,4 @@ def test_a_prefix_closes_the_queues_of_others(roles: Roles) -> None:
 
 @pytest.mark.parametrize("role", role_rights.ROLES)
 def test_the_published_lines_are_those_that_are_tested(role: str) -> None:
-    assert role_rights.line(role) in (ROOT / "core/docs/rights.md").read_text()
+    assert role_rights.line(role) in (ROOT / "core/docs/how-to/give-rights.md").read_text()

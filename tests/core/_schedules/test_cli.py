@@ -60,7 +60,7 @@ def test_a_life_of_a_schedule(qdeck: Callable[..., Ran], raw: Any) -> None:
     head = codec.read_head(raw.hget(f"{{{QUEUE}}}:head", again))
     assert (head.priority, head.retries, head.tags) == (50, 2, ("rss",))
     assert codec.decode_call(raw.hget(f"{{{QUEUE}}}:body", again)) == ([7], {})
-    assert qdeck("remove", "feeds").code == 0
+    assert qdeck("remove", "feeds", "--yes").code == 0
     assert qdeck("list", "--json").json == []
 
 
@@ -71,7 +71,7 @@ def test_for_people_it_is_a_table(qdeck: Callable[..., Ran], app: qdeck_package.
     shown = qdeck("list")
     assert "* * * * *" in shown.out
     assert "late" in shown.out
-    assert "does a worker or an agent run" in shown.err
+    assert "Check that a worker or an agent is running" in shown.err
     assert "\x1b" not in shown.out + shown.err
 
 
@@ -88,7 +88,7 @@ def test_an_edit_keeps_the_options_that_a_program_gave(
     ("args", "code", "says"),
     [
         (("pause", "nothing"), 64, "no schedule 'nothing'"),
-        (("add", "feeds", QUEUE, "fetch", "--cron", "* *"), 64, "cannot be read"),
+        (("add", "feeds", QUEUE, "fetch", "--cron", "* *"), 64, "cron '* *' has 2 fields; five are needed"),
         (("add", "feeds", QUEUE, "fetch"), 64, "--cron"),
         (("add", "fe eds", QUEUE, "fetch", "--cron", "* * * * *"), 64, "not valid"),
         (("add", "feeds", QUEUE, "fetch", "--cron", "* * * * *", "--tz", "Mars/Base"), 64, "time zone"),

@@ -88,7 +88,7 @@ def test_edit_changes_what_is_given(app: qdeck.App) -> None:
 def test_a_rule_that_is_over_is_no_edit_but_may_stand_in_a_program(app: qdeck.App) -> None:
     schedule(app, "feeds", "feed", cron="0 0 1 1 * 0 2020")
     assert [row.next_ms for row in app.client.run(store.read())] == [None]
-    with pytest.raises(qdeck.InvalidOption, match="is over"):
+    with pytest.raises(qdeck.InvalidOption, match="has no more runs"):
         app.client.run(store.edit("feeds", cron="0 0 1 1 * 0 2021"))
     assert app.client.run(store.edit("feeds", cron="@daily")).cron == "@daily"
 

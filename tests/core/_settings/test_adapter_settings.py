@@ -42,8 +42,8 @@ def test_what_is_wrong_is_told_with_its_path(text: str, message: str, hint: str)
 
 
 @pytest.fixture
-def ask(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    def ask(config: str, *words: str) -> Any:
+def with_errors(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    def with_errors(config: str, *words: str) -> Any:
         file = tmp_path / "qdeck.toml"
         file.write_text(config)
         code = main(["--config", str(file), "--url", url, "--json", *words])
@@ -51,51 +51,53 @@ def ask(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callabl
         assert code in (0, 1), out.err
         return json.loads(out.out)
 
-    return ask
+    return with_errors
 
 
-def test_lists_are_queues_by_the_patterns_of_their_table(ask: Callable[..., Any], raw: redis.Redis) -> None:
+def test_lists_are_queues_by_the_patterns_of_their_table(with_errors: Callable[..., Any], raw: redis.Redis) -> None:
     raw.rpush("shop:jobs", "a", "b")
-    assert ask("", "status")["queues"] == []
-    [queue] = ask('[adapters.lists]\npatterns = ["{service}:jobs"]', "status")["queues"]
+    assert with_errors("", "status")["queues"] == []
+    [queue] = with_errors('[adapters.lists]\npatterns = ["{service}:jobs"]', "status")["queues"]
     assert (queue["adapter"], queue["name"], queue["ready"]) == ("lists", "shop:jobs", 2)
 
 
-def test_a_pinned_instance_is_looked_at_beside_all_others(ask: Callable[..., Any], raw: redis.Redis) -> None:
+def test_a_pinned_instance_is_looked_at_beside_all_others(with_errors: Callable[..., Any], raw: redis.Redis) -> None:
     raw.rpush("shop:jobs", "a")
     config = "[adapters.'lists@shop']\npatterns = ['{service}:jobs']\n"
-    assert ask(config, "status")["queues"] == []
-    queues = ask(f"{config}pin = true", "status")["queues"]
+    assert with_errors(config, "status")["queues"] == []
+    queues = with_errors(f"{config}pin = true", "status")["queues"]
     assert [(queue["adapter"], queue["name"]) for queue in queues] == [("lists@shop", "shop:jobs")]
-    named = ask(config, "status", "--adapter", "lists@shop")["queues"]
+    named = with_errors(config, "status", "--adapter", "lists@shop")["queues"]
     assert [(queue["adapter"], queue["name"]) for queue in named] == [("lists@shop", "shop:jobs")]
 
 
-def test_a_pinned_adapter_that_is_not_there_is_missed(ask: Callable[..., Any], raw: redis.Redis) -> None:
+def test_a_pinned_adapter_that_is_not_there_is_missed(with_errors: Callable[..., Any], raw: redis.Redis) -> None:
     raw.set("other", "1")
-    assert ask("[adapters.ifdb]", "status")["notices"] == []
-    assert ask("[adapters.ifdb]\npin = true", "status")["notices"] == ["ifdb is pinned, and none of its keys are here"]
+    assert with_errors("[adapters.ifdb]", "status")["notices"] == []
+    assert with_errors("[adapters.ifdb]\npin = true", "status")["notices"] == [
+        "ifdb is pinned, but none of its keys exist"
+    ]
 
 
 def test_a_plan_of_other_settings_is_refused(
-    ask: Callable[..., Any], raw: redis.Redis, capsys: pytest.CaptureFixture[str], url: str, tmp_path: Path
+    with_errors: Callable[..., Any], raw: redis.Redis, capsys: pytest.CaptureFixture[str], url: str, tmp_path: Path
 ) -> None:
     raw.rpush("shop:jobs", "a", "b")
     config = '[adapters.lists]\npatterns = ["{service}:jobs"]'
-    plan = ask(config, "jobs", "discard", "shop:jobs")["plan"]
+    plan = with_errors(config, "jobs", "discard", "shop:jobs")["plan"]
     file = tmp_path / "qdeck.toml"
     for other in ("", '[adapters.lists]\npatterns = ["{service}:jobs:*"]'):
         file.write_text(other)
         assert main(["--config", str(file), "--url", url, "jobs", "discard", "--apply", plan]) == 64
         told = capsys.readouterr().err
         assert f"the plan {plan} was made with other settings of the adapter lists" in told
-        assert "make a new plan" in told
+        assert "Make a new plan" in told
         assert raw.lrange("shop:jobs", 0, -1) == [b"a", b"b"]
-    assert ask(f"{config}\npin = true", "jobs", "discard", "--apply", plan)["applied"] == 2
+    assert with_errors(f"{config}\npin = true", "jobs", "discard", "--apply", plan)["applied"] == 2
 
 
 def test_an_adapter_of_another_distribution_has_settings_of_its_own(
-    ask: Callable[..., Any], raw: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    with_errors: Callable[..., Any], raw: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = tmp_path / "prefixed-0.1.dist-info"
     told.mkdir()
@@ -106,14 +108,14 @@ def test_an_adapter_of_another_distribution_has_settings_of_its_own(
     monkeypatch.syspath_prepend(str(MODULE.parent))
     raw.sadd("eu:queues", "mail")
     raw.lpush("eu:mail:wait", "1", "2")
-    [queue] = ask("[adapters.prefixed]\nprefix = 'eu:'\npin = true", "status")["queues"]
+    [queue] = with_errors("[adapters.prefixed]\nprefix = 'eu:'\npin = true", "status")["queues"]
     assert (queue["adapter"], queue["name"], queue["ready"]) == ("prefixed", "mail", 2)
     with pytest.raises(InvalidOption, match=r"adapters\.prefixed\.prefx: there is no setting 'prefx'"):
         read_text("[adapters.prefixed]\nprefx = 'eu:'")
 
 
 PREFIXED = """
-from qdeck.adapters import Adapter, AdapterSettings, Kind, Look, QueueRow, ask
+from qdeck.adapters import Adapter, AdapterSettings, Kind, Look, QueueRow, with_errors
 
 
 class Settings(AdapterSettings):
@@ -135,7 +137,7 @@ class Prefixed(Adapter):
 
     def rows(self, now):
         names = yield (b"SMEMBERS", self.key("queues"))
-        sizes = yield ask(*((b"LLEN", self.key(f"{name.decode()}:wait")) for name in names))
+        sizes = yield with_errors(*((b"LLEN", self.key(f"{name.decode()}:wait")) for name in names))
         rows = [QueueRow(adapter=self.name, name=n.decode(), ready=size) for n, size in zip(names, sizes)]
         return Look(rows=tuple(rows))
 

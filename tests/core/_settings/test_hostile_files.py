@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from qdeck import InvalidOption
-from qdeck._settings import read_text, trust
+from qdeck._settings import read_text, trusted_files
 from qdeck.admin import load_configuration
 from qdeck_console.cli.base import read_only_hint
 
@@ -107,7 +107,7 @@ def test_a_name_of_a_foreign_file_is_quoted_where_it_is_to_be_pasted(here: Path)
     here.write_text(f'[contexts."x; reboot"]\nurl = "redis://10.1.0.1"\n{PRODUCTION}')
     hint = read_only_hint(load_configuration().target_at("redis://10.1.0.1"), None)
     assert hint is not None
-    assert hint.endswith("add --confirm 'x; reboot'")
+    assert hint.endswith("add --confirm 'x; reboot'.")
 
 
 def test_a_link_does_not_borrow_the_trust_of_another_file(here: Path, tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_link_does_not_borrow_the_trust_of_another_file(here: Path, tmp_path: 
     other = tmp_path / "project" / "qdeck.toml"
     other.parent.mkdir()
     other.write_text('default_context = "a"\n[contexts.a]\nurl = "redis://10.1.0.1"\n')
-    trust.add(other, other.read_bytes())
+    trusted_files.add(other, other.read_bytes())
     here.symlink_to(other)
     assert load_configuration().file is None
-    trust.add(here, here.read_bytes())
+    trusted_files.add(here, here.read_bytes())
     assert load_configuration().file == here.relative_to(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 import qdeck
 from qdeck import InvalidOption
-from qdeck._deck import masking
+from qdeck._model import masking
 from qdeck.admin import load_configuration
 from support.commands import runner
 

@@ -172,7 +172,7 @@ def test_expansion(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[health]\ndlq_ttl = 3", "qdeck.toml: health.dlq_ttl", "no setting", "[dead_letters]"),
         ("[contexts.a]\nenvironment = 'x'", "qdeck.toml: contexts.a", "required field `url`", ""),
         ("[contexts.a]\nurl='x'\n[contexts.b]\nurl='x'\nread_only='no'", "qdeck.toml: contexts.b.read_only", "", ""),
-        ("[contexts.a]\nurl='x'\ncolour='rad'", "qdeck.toml: contexts.a.colour", "'rad' is no colour", "'red'"),
+        ("[contexts.a]\nurl='x'\ncolour='rad'", "qdeck.toml: contexts.a.colour", "'rad' is not a colour", "'red'"),
         ("default_context='prod'\n[contexts.prd]\nurl='x'", "qdeck.toml: default_context", "'prod'", "'prd'"),
         (
             "[contexts.a]\nurl='x'\nenvironment='Prodution'",

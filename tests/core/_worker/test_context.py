@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._engine import codec, keys
+from qdeck._engine import keys
+from support.ended_jobs import ended, log_of
 from support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -24,21 +25,6 @@ if TYPE_CHECKING:
     from support.beside import Beside
 
 QUEUE = "test:actions"
-
-
-def events_of(raw: redis.Redis, job: qdeck.Job) -> list[codec.Event]:
-    text = raw.hget(keys.key(job.queue, "error"), job.id)
-    return codec.read_events(text if isinstance(text, bytes) else None)
-
-
-def log_of(raw: redis.Redis, job: qdeck.Job) -> str:
-    text = raw.hget(keys.key(job.queue, "log"), job.id)
-    return text.decode() if isinstance(text, bytes) else ""
-
-
-def ended(*jobs: qdeck.Job, timeout_s: float = 20.0) -> list[str]:
-    wait_until(lambda: all(job.state() in ("done", "dead", "cancelled") for job in jobs), timeout_s, repr(jobs))
-    return [job.state() for job in jobs]
 
 
 def test_output_is_captured_for_each_job_apart(app: qdeck.App, raw: redis.Redis, start: Callable[..., Beside]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import qdeck
 from qdeck._engine import keys, programs, transitions
+from qdeck.admin import Writer
 from qdeck.runtime import Worker
 from support.beside import Beside
 from support.waiting import wait_until
@@ -106,7 +107,7 @@ def test_stop_twice_does_not_wait(app: qdeck.App, start: Callable[..., Beside]) 
 
 
 def test_control_words(
-    app: qdeck.App, raw: redis.Redis, start: Callable[..., Beside], monkeypatch: pytest.MonkeyPatch
+    app: qdeck.App, url: str, raw: redis.Redis, start: Callable[..., Beside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qdeck._worker.heartbeat.IDLE_PRESENCE_S", 0.2)
     monkeypatch.setattr("qdeck._worker.heartbeat.BUSY_PRESENCE_S", 0.2)
@@ -125,6 +126,14 @@ def test_control_words(
     assert beside.worker.describe()["state"] == "quiet"
     other = start()
     assert job.result(5) == 1
+    raw.hset("qdeck:control", other.worker.id, "quiet")
+    wait_until(lambda: other.told("quiet"))
+    job = step.enqueue()
+    with Writer(url) as writer:
+        writer.order_worker(beside.worker.id, "resume")
+    assert job.result(10) == 1, "a quiet worker claims jobs again once it is resumed"
+    assert beside.told("resumed")
+    assert beside.worker.describe()["state"] == "running"
     raw.hset("qdeck:control", beside.worker.id, "stop")
     beside.thread.join(20)
     assert beside.ended_with == "stop"

@@ -13,7 +13,7 @@ import pytest
 
 import qdeck
 from qdeck._engine import codec, keys
-from support.waiting import wait_until
+from support.ended_jobs import ended, events_of, log_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from support.beside import Beside
 
 QUEUE = "test:actions"
-
-
-def events_of(raw: redis.Redis, job: qdeck.Job) -> list[codec.Event]:
-    text = raw.hget(keys.key(job.queue, "error"), job.id)
-    return codec.read_events(text if isinstance(text, bytes) else None)
-
-
-def log_of(raw: redis.Redis, job: qdeck.Job) -> str:
-    text = raw.hget(keys.key(job.queue, "log"), job.id)
-    return text.decode() if isinstance(text, bytes) else ""
-
-
-def ended(*jobs: qdeck.Job, timeout_s: float = 20.0) -> list[str]:
-    wait_until(lambda: all(job.state() in ("done", "dead", "cancelled") for job in jobs), timeout_s, repr(jobs))
-    return [job.state() for job in jobs]
 
 
 def test_async_on_the_loop_sync_in_threads(app: qdeck.App, start: Callable[..., Beside]) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 import qdeck
 from qdeck._engine import codec, keys
-from qdeck_console.presenters.parts import PLAIN
+from qdeck_console.presenters.line_parts import PLAIN
+from support.ended_jobs import events_of
 from support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -36,10 +37,6 @@ def newer(url: str) -> Iterator[qdeck.App]:
 
 def parked(raw: Any) -> int:
     return int(raw.zcard(keys.key(QUEUE, "unknown_tasks")))
-
-
-def events_of(raw: Any, job: qdeck.Job) -> list[codec.Event]:
-    return codec.read_events(raw.hget(keys.key(QUEUE, "error"), job.id))
 
 
 def test_it_goes_back_to_delayed_and_counts_no_attempt(
@@ -224,6 +221,6 @@ def test_the_command_stuck_and_the_page_of_the_job_say_why(
     assert (found.id, found.why.code, found.worker, found.task) == (
         job.id, "unknown_task", old.worker.id, "fresh"
     )  # fmt: skip
-    text = "\n".join("".join(part for part, _ in line) for line in job_lines(seen, 100, now_ms=0, hide=PLAIN))
-    assert "knows task fresh" in text
-    assert f"handed back: {old.worker.id} does not know its task" in text
+    text = "\n".join("".join(part for part, _ in line) for line in job_lines(seen, 100, now_ms=0, naming=PLAIN))
+    assert "has task fresh" in text
+    assert f"returned: {old.worker.id} does not have its task" in text

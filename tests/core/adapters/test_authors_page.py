@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck import UsageError
-from qdeck.adapters import Adapter, make_all
+from qdeck import UsageError, adapters
+from qdeck.adapters import Adapter, cells, make_all
 from qdeck.admin import ADAPTERS, Writer, load_configuration
 from qdeck.testing.adapters import Conformance, contents
 from qdeck_console.__main__ import main
@@ -21,19 +21,37 @@ from qdeck_console.__main__ import main
 if TYPE_CHECKING:
     import redis
 
-PAGE = Path(__file__).parents[3] / "core" / "docs" / "adapters.md"
+PAGE = Path(__file__).parents[3] / "core" / "docs" / "how-to" / "write-an-adapter.md"
 MOST_LINES = 100
 
 
+def examples() -> list[str]:
+    """Return the blocks of Python on the page."""
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+
+
 def example() -> str:
-    """The first block of Python on the page."""
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    assert found is not None
-    return found[1]
+    """Return the first of them."""
+    return examples()[0]
+
+
+def test_the_page_names_what_is_there() -> None:
+    """Methods and kinds of cells in the first columns of its tables, and members of enumerations."""
+    text = PAGE.read_text("utf-8")
+    methods, made = (
+        re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| ([^|]*) \|", part.partition("\n\n## ")[0], re.MULTILINE)))
+        for part in (text.partition("| method | returns |")[2], text.partition("| function | the value ")[2])
+    )
+    assert [name for name in methods if not hasattr(Adapter, name)] == []
+    assert [name for name in made if not hasattr(cells, name)] == []
+    assert len(methods) > 10 < len(made)
+    members = re.findall(r"\b(Act|State|Kind|Part|Feature|CapabilityCode|UnreadableCode)\.([A-Z_]+)", text)
+    assert [(kind, name) for kind, name in members if not hasattr(getattr(adapters, kind), name)] == []
 
 
 def test_it_needs_public_names_only() -> None:
-    imports = {node.module for node in ast.walk(ast.parse(example())) if isinstance(node, ast.ImportFrom)}
+    text = "".join(examples()[:2])
+    imports = {node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
     assert imports == {"qdeck.adapters"}
 
 
@@ -81,21 +99,42 @@ def test_it_is_short() -> None:
     assert len(example().splitlines()) < MOST_LINES
 
 
+def made(name: str) -> Adapter:
+    """Return an adapter of the examples."""
+    module = types.ModuleType("jobs_example")
+    for block in examples()[:2]:
+        exec(compile(block, str(PAGE), "exec"), module.__dict__)  # noqa: S102 - it is our own page
+    adapter = getattr(module, name)()
+    assert isinstance(adapter, Adapter)
+    return adapter
+
+
 class TestJobs(Conformance):
     """The example, plugged in as the page says."""
 
     adapter = "jobs"
 
     def make(self) -> Adapter:
-        module = types.ModuleType("jobs_example")
-        exec(compile(example(), str(PAGE), "exec"), module.__dict__)  # noqa: S102 - it is our own page
-        made = module.Jobs()
-        assert isinstance(made, Adapter)
-        return made
+        return made("Jobs")
 
     def populate(self, raw: redis.Redis) -> None:
         raw.zadd("jobs:due", {"one": 1_795_000_000_000, "two": 1_795_000_000_000, "old": 5})
         raw.zadd("jobs:due", {b"\xff\x00": 7})
+
+
+class TestNamedJobs(Conformance):
+    """The example of queues with any name."""
+
+    adapter = "named_jobs"
+
+    def make(self) -> Adapter:
+        return made("NamedJobs")
+
+    def populate(self, raw: redis.Redis) -> None:
+        raw.zadd("jobs:mail:due", {"one": 1_795_000_000_000, "two": 1_795_000_000_000, "old": 5})
+        raw.zadd("jobs:bills:due", {b"\xff\x00": 7})
+        raw.zadd(b"jobs:\xfe:due", {"three": 8})
+        raw.rpush("jobs:other:due", "no sorted set")
 
 
 def test_an_adapter_is_a_package_that_is_found_by_itself() -> None:

@@ -119,7 +119,7 @@ def test_case_20_requests_that_are_unknown_failed_or_good(deck: Writer, raw: red
     assert {job.id: job.why for job in deck.stuck()} == {
         "failed": Stuck(code=StuckCode.ALREADY_ENDED, name="vmpooler__provisioning__request")
     }
-    assert getattr(found["unknown"], "problem", "") == "it has no record of what was requested"
+    assert getattr(found["unknown"], "problem", "") == "it has no record of the request"
     raw.zrem("vmpooler__provisioning__request", "good")
     raw.zadd("vmpooler__provisioning__processing", {"good": now})  # with the old score
     assert by_id(deck, "requests:on-demand")["good"].age_s == pytest.approx(0, abs=5)

@@ -41,10 +41,10 @@ def test_the_lists_of_a_task_go_and_come_back(url: str, raw: redis.Redis, ask: C
     fill(raw)
     before = values(raw)
     dry = ask("clean", "77", "--adapter", "lists", "--idle", "0", "--dry-run")
-    assert (dry["removed"], dry["undoable"], dry["applied"], dry["batch"]) == (2, 2, 0, None)
+    assert (dry["would_remove"], dry["undoable"], dry["applied"], dry["batch"]) == (2, 2, 0, None)
     assert values(raw) == before
-    found = ask("clean", "77", "--idle", "0")
-    assert (found["removed"], found["undoable"], found["skipped"]) == (2, 2, [])
+    found = ask("clean", "77", "--idle", "0", "--yes")
+    assert (found["applied"], found["undoable"], found["kept"]) == (2, 2, 0)
     assert "execution:gone:free:77" in [one["queue"] for one in found["queues"] if one["outcome"] == "gone"]
     assert not raw.exists("task_queues:77", "execution:agent_run:free:77", "execution:callback:free:77")
     with Writer(url) as deck:
@@ -59,7 +59,7 @@ def test_the_registry_of_a_task_comes_back_with_its_time_to_live(
     raw.pexpire("task_queues:77", 3_600_000)
     raw.pexpire("execution:agent_run:free:77", 1_800_000)
     before = values(raw)
-    batch = ask("clean", "77", "--idle", "0")["batch"]
+    batch = ask("clean", "77", "--idle", "0", "--yes")["batch"]
     with Writer(url) as deck:
         deck.undo(batch)
         assert values(raw) == before
@@ -75,7 +75,7 @@ def test_a_task_with_both_kinds_of_queues_is_one_batch(url: str, raw: redis.Redi
     with Writer(url) as deck:
         deck.write(registry.register(own, "callbacks", "mail", task="77", tier="", ttl_ms=60_000))
         raw.rpush(own, "an answer")
-        found = ask("clean", "77", "--idle", "0")
+        found = ask("clean", "77", "--idle", "0", "--yes")
         assert {one["queue"] for one in found["queues"] if one["outcome"] == "removed"} == {
             own, "execution:agent_run:free:77", "execution:callback:free:77",
         }  # fmt: skip
@@ -92,7 +92,7 @@ def test_a_list_of_any_name_goes_with_its_task_and_a_key_of_qdeck_does_not(
     raw.rpush("jobs", "a")
     raw.rpush("{q}:wakeup", "b")
     raw.sadd("task_queues:5", "jobs", "{q}:wakeup", "qdeck:activity", b"\xff")
-    found = ask("clean", "5", "--idle", "0", code=1)
+    found = ask("clean", "5", "--idle", "0", "--yes", code=1)
     outcomes = {one["queue"]: one["outcome"] for one in found["queues"]}
     assert outcomes == {"jobs": "removed", "{q}:wakeup": "foreign", "qdeck:activity": "foreign", "\\xff": "foreign"}
     assert (raw.exists("jobs"), raw.llen("{q}:wakeup")) == (0, 1)
@@ -104,21 +104,19 @@ def test_a_list_in_use_or_too_long_is_left_and_told(raw: redis.Redis, ask: Calla
     raw.restore(
         "execution:callback:free:77", 0, raw.dump("execution:callback:free:77") or b"", replace=True, idletime=99
     )
-    for more in (["--dry-run"], []):
+    for more in (["--dry-run"], ["--yes"]):
         found = ask("clean", "77", "--adapter", "lists", *more, code=1)
-        assert (found["removed"], found["kept"]) == (0, 2)
-        why = {skip["id"]: (skip["code"], skip["why"]) for skip in found["skipped"]}
-        assert why["execution:agent_run:free:77"] == ("recent", "it was used lately")
+        assert (found["applied"], found["would_remove"], found["kept"], found["batch"]) == (0, 0, 2, None)
+        why = {one["queue"]: (one["outcome"], one["why"]) for one in found["queues"]}
+        assert why["execution:agent_run:free:77"] == ("recent", "it was used recently")
         assert why["execution:callback:free:77"] == ("uncopied", "it is too large to be kept for undo")
 
 
 def test_a_registry_of_another_type_is_told(raw: redis.Redis, ask: Callable[..., Any]) -> None:
     raw.set("task_queues:9", "not a set")
-    found = ask("clean", "9", "--adapter", "lists", code=1)
-    assert found["removed"] == 0
-    assert [(skip["id"], skip["why"]) for skip in found["skipped"]] == [
-        ("task_queues:9", "it is not a temporary queue")
-    ]
+    found = ask("clean", "9", "--adapter", "lists", "--yes", code=1)
+    assert found["applied"] == 0
+    assert [(one["queue"], one["why"]) for one in found["queues"]] == [("task_queues:9", "it is not a temporary queue")]
     assert raw.get("task_queues:9") == b"not a set"
 
 
@@ -133,8 +131,8 @@ def test_orphans_by_patterns_go_only_when_lists_are_named(
     file = tmp_path / "qdeck.toml"
     file.write_text('[adapters.lists]\npatterns = ["{service}:jobs:*"]\n')
     more = ("--config", str(file))
-    assert ask("clean", "--orphans", "--yes", *more)["removed"] == 0
-    dry = ask("clean", "--orphans", "--adapter", "lists", *more)
+    assert ask("clean", "--orphans", "--yes", *more)["applied"] == 0
+    dry = ask("clean", "--orphans", "--dry-run", "--adapter", "lists", *more)
     assert [(one["queue"], one["outcome"]) for one in dry["queues"]] == [("work:jobs:8", "would_remove")]
     assert values(raw) == before
     age(raw, "work:jobs:8", "work:jobs:9")  # to read the lists was a use
@@ -150,8 +148,8 @@ def test_a_queue_of_a_task_that_is_registered_anywhere_is_no_orphan(raw: redis.R
     fill(raw)
     age(raw, "execution:agent_run:free:77", "execution:callback:free:77", "execution:agent_run:free:78")
     for adapters in ((), ("--adapter", "lists")):
-        found = ask("clean", "--orphans", *adapters)
+        found = ask("clean", "--orphans", "--dry-run", *adapters)
         assert [one["queue"] for one in found["queues"]] == ["execution:agent_run:free:78"]
     raw.sadd("task_queues:78", "execution:agent_run:free:78")
-    assert ask("clean", "--orphans", "--yes")["removed"] == 0
+    assert ask("clean", "--orphans", "--yes")["applied"] == 0
     assert raw.llen("execution:agent_run:free:78") == 1

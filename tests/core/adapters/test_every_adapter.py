@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from core.adapters.test_conformance import EMITTED
 from core.adapters.test_conformance import FILL as FOREIGN
 from qdeck import UsageError
 from qdeck.admin import NATIVE, State, Writer
@@ -42,8 +43,7 @@ def whole(raw: redis.Redis, deck: Writer) -> object:
     """All of the server; of our own adapter, whose undo leaves a line in histories, what its lists show."""
     if deck.adapters.shows_native:
         return Counter((job.queue, job.key, job.state, job.due_ms, job.priority) for job in everything(deck))
-    emitted = tuple(end.encode() for one in FOREIGN.values() for end in one.emitted)
-    return {key: value for key, value in contents(raw).items() if not key.endswith(emitted)}
+    return contents(raw, without=EMITTED)
 
 
 def everything(deck: Writer) -> list[JobRecord]:

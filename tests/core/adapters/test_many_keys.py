@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.adapters.test_conformance import FILL
-from qdeck._deck import native_queues
 from qdeck._redis import keyspace_scan
 from qdeck._redis.keyspace_scan import FIRST_S, NEXT_STEPS, STEP
+from qdeck._server import native_queues
 from qdeck.adapters import discovery
 from qdeck.adapters.lists.adapter import Lists
 from qdeck.admin import Writer
@@ -79,7 +79,7 @@ def push_lists(raw: redis.Redis, numbers: range) -> None:
 
 
 def is_unfinished(deck: Writer) -> bool:
-    return any("not all were looked through" in notice for notice in deck.snapshot().notices)
+    return any("is not complete yet" in notice for notice in deck.snapshot().notices)
 
 
 def test_many_lists_of_one_entry_are_one_queue(url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,9 +75,9 @@ def test_a_job_is_given_by_its_id_or_its_key(yard: Yard) -> None:
 
 def test_why_it_cannot_is_told_as_of_every_adapter(yard: Yard) -> None:
     native = yard.deck.adapters.native
-    assert "has nothing like complete" in native.why_not("complete")
+    assert "does not support complete" in native.why_not("complete")
     assert native.why_not("edit", State.DEAD) == ""
-    assert "is for what is dead" in yard.deck.why_not(NATIVE, "retry", "ready")
+    assert "applies to dead jobs" in yard.deck.why_not(NATIVE, "retry", "ready")
 
 
 def test_what_only_native_queues_have_is_refused_elsewhere(url: str, raw: redis.Redis) -> None:
@@ -86,5 +86,5 @@ def test_what_only_native_queues_have_is_refused_elsewhere(url: str, raw: redis.
     with Writer(url) as deck:
         [row] = deck.snapshot().queues
         for act in (deck.pause, deck.resume, deck.limit, lambda queue: deck.draft(queue, "t1")):
-            with pytest.raises(InvalidOption, match="ifdb has nothing like"):
+            with pytest.raises(InvalidOption, match="ifdb does not support"):
                 act(row.ref)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck import UsageError
-from qdeck._deck.reasons import Stop, StopCode
+from qdeck._model.reasons import Stop, StopCode
 from qdeck._operations import redrive
 from qdeck._operations.planfile import plans_dir
 from qdeck.adapters.lists.adapter import Lists
@@ -140,7 +140,8 @@ def test_it_stops_when_the_first_ones_die_again(
         work(system, False)
         result, outcomes = deck.redrive(plan, rate=1000.0, sample=5, patience_s=20)
         assert (result.applied, outcomes) == (5, Outcomes(total=5, dead_again=5))
-        assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5)
+        left = plan.count - 5
+        assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5, left=left, is_sample=True)
         assert adapter in deck.outcome_evidence(plan)
 
 
@@ -171,7 +172,7 @@ def test_nobody_works(url: str, raw: redis.Redis, adapter: str) -> None:
         plan = deck.plan("retry", system.queue)
         result, outcomes = deck.redrive(plan, sample=3, patience_s=0.1)
         assert (result.applied, outcomes) == (3, Outcomes(total=3, waiting=3))
-        assert "does a worker run?" in str(result.stopped)
+        assert "is a worker running?" in str(result.stopped)
         deck.undo(result.batch)
         assert deck.outcomes(plan) == Outcomes(), "what was put back is as if it had not been touched"
 
@@ -253,7 +254,7 @@ def test_the_command_says_why_it_stopped_and_what_is_not_told(
     assert main([*base, "--where", "id:a*", "--sample", "2", "--rate", "50/s", "--json"]) == 1
     told = capsys.readouterr()
     batch = json.loads(told.out)
-    assert batch["stopped"].startswith("2 of the 2 that ended died again")
+    assert batch["stopped"].startswith("2 of 2 sampled jobs died again; ")
     assert batch["stopped_code"] == "died_again"
     assert (batch["outcomes"]["dead_again"], batch["outcomes"]["unknown"]) == (2, 0)
     assert "--apply" in told.err

@@ -1,4 +1,4 @@
-"""An adapter as another project would write it, from `core/docs/adapters.md` alone, in the conformance suite."""
+"""An adapter as another project would write it, from the page on writing one alone, in the conformance suite."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from core._operations.yard import Yard
 from qdeck._engine import keys
-from qdeck.adapters.native.window import read_stretch
+from qdeck.adapters.native.list_window import read_stretch
 from qdeck.admin import Writer
 from support.bounds import read_commands, too_much, unbounded
 from support.breaking import fill

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from qdeck._deck import native_queues
 from qdeck._engine import keys
+from qdeck._server import native_queues
 from support.agents import running
 from support.breaking import BROKEN, HEALTHY, JSON, Break, Image, breaks, broken, fill, whole_or_sample
 from support.broken_looks import is_no_crash, look

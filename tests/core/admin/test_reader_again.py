@@ -58,7 +58,7 @@ def test_a_key_of_another_kind_that_goes_leaves_the_queue_as_it_was(url: str, ra
     raw.set(META, "x")
     with Writer(url) as deck:
         [row] = deck.snapshot().queues
-        assert "another kind" in str(row.problem)
+        assert "another type" in str(row.problem)
         raw.delete(META)
         assert deck.snapshot().queues == ()
         raw.hset(META, mapping={"v": 2, "dead_letter": 3})

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from support.beside import Beside
 
-PAGE = ROOT / "core" / "docs" / "migrating-from-ifdb.md"
+PAGE = ROOT / "core" / "docs" / "how-to" / "migrate-from-ifdb.md"
 KEY = f"{{{ifdb.QUEUE}}}"
 
 
 def promised() -> dict[str, str]:
-    text = PAGE.read_text("utf-8").split("## The same script, three times")[1].split("\n## ")[0]
+    text = PAGE.read_text("utf-8").split("## What behaves differently")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
     return {row[0]: row[-1] for row in rows[2:]}
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.reasons import SkipCode
+from qdeck._model.reasons import SkipCode
 from qdeck.admin import Writer
 from qdeck.messages import DomainQueueManager, TaskCleaning
 from qdeck.messages import _cleaning_batch as cleaned
+from qdeck.messages import _registry as registry
 from support.temporary import OWN, age
 
 if TYPE_CHECKING:
@@ -116,6 +117,48 @@ def test_a_copy_that_is_gone_is_reported_though_the_queue_is_registered_again(
     )
     assert {one.name for one in manager.task_queues("t")} == {full, empty}
     assert raw.smembers("task_queues:t") == {listed.encode(), b"execution:gone:free:t"}
+
+
+def test_an_expired_queue_with_messages_is_in_the_log_with_its_name_and_comes_back(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
+) -> None:
+    full, empty = make(client, "a"), make(client, "b")
+    raw.rpush(full, b"unread")
+    raw.zadd(registry.QUEUES, {full: 1, empty: 1})
+    assert manager.clean_expired_queues().removed == 2
+    assert not raw.exists(full)
+    with Writer(url) as deck:
+        [line] = deck.activity()
+        assert (line.verb, set(line.queues), line.counts["applied"]) == ("clean", {full, empty}, 2)
+        assert deck.batches()[line.batch or ""].automatic, "it takes no room from what operators do"
+        assert deck.undo().restored == 1
+    assert raw.lrange(full, 0, -1) == [b"unread"]
+
+
+def test_an_expired_queue_that_cannot_be_copied_stays(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis
+) -> None:
+    name = make(client, "a")
+    raw.rpush(name, b"x" * (cleaned.MOST_ONE + 1))
+    raw.zadd(registry.QUEUES, {name: 1})
+    report = manager.clean_expired_queues()
+    assert (report.removed, report.kept) == (0, 1)
+    assert raw.llen(name) == 1
+
+
+def test_an_undo_says_nothing_of_a_queue_that_an_interrupted_cleaning_did_not_remove(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
+) -> None:
+    first, second = make(client, "a"), make(client, "b")
+    raw.rpush(first, b"x")
+    raw.rpush(second, b"y")
+    report = manager.report_task_queues("t", dry_run=False, undo=True)
+    raw.delete(cleaned.copy_key(second, report.batch or ""))
+    raw.rpush(second, b"y")  # as if the process had ended before its turn
+    with Writer(url) as deck:
+        done = deck.undo(report.batch)
+    assert (done.restored, done.skipped) == (1, ())
+    assert (raw.lrange(first, 0, -1), raw.lrange(second, 0, -1)) == ([b"x"], [b"y"])
 
 
 def test_orphans_come_back_and_what_is_kept_is_bounded(

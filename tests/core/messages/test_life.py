@@ -226,7 +226,7 @@ async def test_the_manager_has_the_methods_of_the_document(
     assert second is not None
     assert [first.action.data["n"], second.action.data["n"]] == [2, 1]
     assert await manager.dequeue_action("embedding") is None
-    assert await manager.give_back(first)
+    assert await manager.requeue(first)
     assert not await manager.done(first)
     again = await manager.dequeue_action("embedding")
     assert again is not None
@@ -236,7 +236,7 @@ async def test_the_manager_has_the_methods_of_the_document(
     assert raw.zcard(f"{{{queue}}}:dead_letter") == 1
     with pytest.raises(qdeck.UsageError, match="no tier"):
         await manager.enqueue_action("embedding", DomainAction(action_type="embedding.x"), tier="gold")
-    with pytest.raises(qdeck.UsageError, match="no action queue of task"):
+    with pytest.raises(qdeck.UsageError, match="no action queue of its own"):
         await manager.dequeue_action("embedding", "free", "12345")
     await service.aclose()
 
@@ -271,12 +271,12 @@ def test_the_command_cleans_a_task_and_tells_what_was_in_use(
     )
     assert cli(["clean", "t:1", "--dry-run", "--url", url]) == 1
     assert "would remove" in capsys.readouterr().out
-    assert cli(["clean", "t:1", "--url", url]) == 1
+    assert cli(["clean", "t:1", "--yes", "--url", url]) == 1
     out = capsys.readouterr().out
     assert f"removed      {idle}" in out
     assert f"in use       {used}" in out
-    assert "puts 1 of them back until" in out
-    assert cli(["undo", "--url", url]) == 0
+    assert "restores 1 queue until" in out
+    assert cli(["undo", "--yes", "--url", url]) == 0
     assert [one.name for one in SyncDomainQueueManager(client).task_queues("t:1")] == [idle, used]
     assert cli(["clean", "--url", url]) == 64
     assert cli(["clean", "--orphans", "--url", url, "--json"]) == 0

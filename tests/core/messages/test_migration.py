@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from qdeck.messages import DomainAction, Service
 
 CORE = Path(__file__).parents[3] / "core"
-PAGE = (CORE / "docs" / "migrating-from-http.md").read_text("utf-8")
+PAGE = (CORE / "docs" / "how-to" / "migrate-from-http.md").read_text("utf-8")
 
 
 @pytest.mark.timeout(320)

@@ -299,5 +299,5 @@ async def test_what_a_foreign_service_pushes_to_a_callback_queue_is_found(
 
 @pytest.mark.parametrize("queue", ["nooble4:dev:x:callbacks:a", "x:notifications:y"])
 def test_a_messenger_needs_an_actions_queue(queue: str) -> None:
-    with pytest.raises(qdeck.InvalidOption, match="no actions queue"):
+    with pytest.raises(qdeck.InvalidOption, match="not an actions queue"):
         Messenger(qdeck.App("redis://127.0.0.1:1", queue=queue))

@@ -124,7 +124,7 @@ def test_what_is_used_again_stays(deck: Writer, raw: redis.Redis) -> None:
 def test_a_queue_that_a_reader_waits_on_stays(deck: Writer, raw: redis.Redis) -> None:
     plan = deck.plan_purge(RULES)
     raw.zadd(registry.WAITING, {UNREAD: int(raw.time()[0]) * 1000 + 60_000})
-    assert why(deck.apply(plan)) == {UNREAD: "a reader waits on it"}
+    assert why(deck.apply(plan)) == {UNREAD: "a reader is waiting on it"}
     assert raw.llen(UNREAD) == 2
 
 
@@ -174,5 +174,5 @@ def test_the_command_plans_and_applies_them(url: str, raw: redis.Redis, capsys: 
     assert ask("--adapter", "lists", *rules)["counts"] == {}, "they are qdeck's own"
     assert ask("--apply", found["plan"])["applied"] == 3
     assert raw.exists(UNREAD, ORPHAN) == 0
-    assert cli(["undo", "--url", url]) == 0
+    assert cli(["undo", "--yes", "--url", url]) == 0
     assert raw.exists(UNREAD, ORPHAN) == 2

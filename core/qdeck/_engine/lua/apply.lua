@@ -10,7 +10,7 @@
 --       events follow
 -- extra: reprioritise: priority · move, return: queue · edit: payload
 -- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a requested, c columns),
---       `#number` → offset, `slices`, `bytes`; and what became of dependents: see the piece `affected`
+--       `#number` → offset, `slices`, `bytes`, `applied`, `undoable`; and what became of dependents: see the piece `affected`
 -- With `*` nothing is kept, and a running job whose cancel is requested is among the skipped, as `requested`.
 -- reply: now, how many entries were read (the rest is for the next call), 1 if undo is kept, how many cancels were
 --        requested, entries in the outbox, bytes kept of the batch, then index (from 0) and reason of each skipped
@@ -318,16 +318,20 @@ end
 local function keep(n, skipped, columns)
   local slice = { v = verb, s = planned_state, n = n, t = STAMP, k = skipped, a = requested, c = columns }
   local packed = cmsgpack.pack(slice)
-  local sums = redis.call('HMGET', UNDO, 'slices', 'bytes')
+  local sums = redis.call('HMGET', UNDO, 'slices', 'bytes', 'applied', 'undoable')
   local slices, bytes = (whole(sums[1]) or 0) + 1, whole(sums[2]) or 0
   local fits = bytes + #packed <= keep_bytes
   if not fits then
     slice.c = nil
     packed = cmsgpack.pack(slice)
   end
-  redis.call('HSET', UNDO, offset, packed, '#' .. slices, offset, 'slices', slices, 'bytes', bytes + #packed)
+  local applied, undoable = n - #skipped / 2, fits and verb ~= 'requeue'
+  redis.call(
+    'HSET', UNDO, offset, packed, '#' .. slices, offset, 'slices', slices, 'bytes', bytes + #packed,
+    'applied', (whole(sums[3]) or 0) + applied, 'undoable', (whole(sums[4]) or 0) + (undoable and applied or 0)
+  )
   redis.call('PEXPIRE', UNDO, keep_ms)
-  return fits and verb ~= 'requeue' and 1 or 0
+  return undoable and 1 or 0
 end
 
 local function finish(n, columns)

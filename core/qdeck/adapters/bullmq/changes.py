@@ -1,11 +1,12 @@
-"""What verbs change in BullMQ: a script puts jobs back in line as BullMQ's own do, and cells remove them."""
+"""The changes of verbs in BullMQ: a script requeues jobs as BullMQ's own scripts do, and cells remove them."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.reasons import SkipCode
-from qdeck._redis.commands import ask
+from qdeck._model.reasons import SkipCode
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck._redis.scripts import read_source
 from qdeck.adapters import cells
@@ -16,17 +17,20 @@ from qdeck.adapters.model import Act, Kind, Skipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._redis.commands import Program
+    from qdeck._redis.commands import Program, Script
     from qdeck.adapters.model import Entry
 
 _NEEDED: Final = (b"parentKey", b"rjk", b"deid", b"priority", b"opts")
+_EFFECTS: Final = {
+    Act.RETRY: "added to its queue again", Act.RUN: "added to its queue now", Act.REQUEUE: "requeued as the next job",
+}  # fmt: skip
 _PARTS: Final = (b":logs", b":processed", b":failed", b":unsuccessful")
 Facts = dict[bytes, bytes | None]
 
 
 def build(base: bytes, act: Act, entries: Sequence[Entry]) -> Program[list[Change | ScriptChange | Skipped]]:
-    """Return what a verb changes of each of these jobs of one queue."""
-    version, *replies = yield ask(
+    """Return the change of a verb for each of these jobs of one queue."""
+    version, *replies = yield with_errors(
         (b"HGET", base + b"meta", b"version"), *((b"HMGET", base + one.seen.member, *_NEEDED) for one in entries)
     )
     major = None if is_error(version) else major_of(version)
@@ -42,35 +46,40 @@ def build(base: bytes, act: Act, entries: Sequence[Entry]) -> Program[list[Chang
 
 def _build(base: bytes, act: Act, entry: Entry, facts: Facts | None, major: int | None) -> Change | ScriptChange:
     if major is None:
-        raise Skipped.because("its version of BullMQ is not known")
+        raise Skipped.because("its queue was written by an unknown version of BullMQ")
     if entry.problem is not None or facts is None:
         raise Skipped(SkipCode.NO_RECORD)
     if act is Act.DISCARD:
         return _removed(base, entry, facts)
     if act is Act.REQUEUE and entry.stuck is None:
-        raise Skipped.because("its worker has a lock on it")
+        raise Skipped.because("its worker holds the lock")
     return _in_line(base, act, entry, facts, major)
 
 
 def _in_line(base: bytes, act: Act, entry: Entry, facts: Facts, major: int) -> ScriptChange:
-    """Put a job back in line: at the end, but one whose worker lost it goes first."""
+    """Requeue a job at the end, or first if its worker lost it."""
     is_lifo = act is Act.RETRY and b'"lifo":true' in (facts[b"opts"] or b"").replace(b" ", b"")
     end = b"R" if act is Act.REQUEUE or is_lifo else b"L"
     names = (entry.native_state, "wait", "paused", "prioritized", "meta", "active", "marker", "events", "pc", "stalled")
     return ScriptChange(
-        id=entry.id, script=adapter_script("bullmq/line", read_source("adapters/bullmq/line")),
+        id=entry.id, script=_line_script(),
         keys=tuple(base + name.encode() for name in names),
         args=(base, entry.seen.member, entry.native_state.encode(), entry.seen.score or b"", b"%d" % major, end),
-        effect={Act.RETRY: "put in line again", Act.RUN: "put in line now"}.get(act, "put back, to be taken next"),
+        effect=_EFFECTS[act],
     )  # fmt: skip
 
 
+@cache
+def _line_script() -> Script:
+    return adapter_script("bullmq/line", read_source("adapters/bullmq/line"))
+
+
 def _removed(base: bytes, entry: Entry, facts: Facts) -> Change:
-    """Remove a job with all that is kept about it; never one of a flow or of a scheduler."""
+    """Remove a job with all its keys; skip children of a flow and jobs of a scheduler."""
     if facts[b"parentKey"]:
-        raise Skipped.because("it is the child of another job, which waits for it or counts it")
+        raise Skipped.because("it is a child of another job, which waits for it or counts it")
     if facts[b"rjk"]:
-        raise Skipped.because("a job scheduler made it, and makes the next one from it")
+        raise Skipped.because("a job scheduler created it and creates the next job from it")
     seen, job = entry.seen, base + entry.seen.member
     is_list = STATES[entry.native_state][1] is Kind.LIST
     taken = cells.take(seen.key, seen.member, End.LEFT, seen.at) if is_list else cells.score(

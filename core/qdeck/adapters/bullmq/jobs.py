@@ -1,4 +1,4 @@
-"""How a job of BullMQ reads."""
+"""Jobs of BullMQ, decoded from their hashes."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import payload
-from qdeck._deck.model import State
-from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import digits, score_ms
-from qdeck._redis.commands import ask, raw_of, text_of
+from qdeck._model import payload
+from qdeck._model.reasons import Stuck, StuckCode
+from qdeck._model.values import State
+from qdeck._redis import reads
+from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.bullmq.keys import NAME, TICKS, is_marker
 from qdeck.adapters.model import Entry, Part
+from qdeck.adapters.stored_values import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.model import JobDetail
+    from qdeck._model.values import JobDetail
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.model import Raw, Want
 
 LOCK_MS: Final = 60_000  # a job that began so long ago and has no lock lost it: BullMQ renews one every 15 s
-MOST_BYTES: Final = 1 << 20
 MOST_LOGS: Final = 1_000
 RECORD: Final = (
     b"name", b"timestamp", b"processedOn", b"finishedOn", b"priority", b"atm", b"attemptsMade", b"parentKey", b"pb",
@@ -35,7 +36,7 @@ Fields = dict[bytes, bytes | None]
 
 
 def fill(base: bytes, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-    """Return the jobs of some members, with as much about them as is wanted."""
+    """Return the jobs of some members, with the parts that are wanted."""
     raws = [raw for raw in raws if not is_marker(raw.member)]
     keys = [base + raw.member for raw in raws]
     records = yield from _records(keys)
@@ -49,33 +50,29 @@ def fill(base: bytes, queue: str, raws: Sequence[Raw], now: int, want: Want) -> 
 
 
 def _records(keys: Sequence[bytes]) -> Program[list[Fields | None]]:
-    replies = yield ask(*((b"HMGET", key, *RECORD) for key in keys))
-    found: list[Fields | None] = []
-    for reply in replies:
-        known = not is_error(reply) and any(value is not None for value in reply)
-        found.append(dict(zip(RECORD, reply, strict=True)) if known else None)
-    return found
+    replies = yield with_errors(*((b"HMGET", key, *RECORD) for key in keys))
+    return [reads.record(RECORD, reply) for reply in replies]
 
 
 def _read_long(keys: Sequence[bytes], records: Sequence[Fields | None], names: Sequence[bytes]) -> Program[None]:
-    """Read fields that may be long into these records, but for very long ones."""
+    """Read fields that may be long into these records, without very long ones."""
     there = [(key, record, name) for key, record in zip(keys, records, strict=True) if record for name in names]
-    sizes = yield ask(*((b"HSTRLEN", key, name) for key, _, name in there))
+    sizes = yield with_errors(*((b"HSTRLEN", key, name) for key, _, name in there))
     short = [one for one, size in zip(there, sizes, strict=True) if not is_error(size) and 0 < size <= MOST_BYTES]
     calls: list[Command] = [(b"HGET", key, name) for key, _, name in short]
-    replies = (yield ask(*calls)) if calls else []
+    replies = (yield with_errors(*calls)) if calls else []
     for (_, record, name), reply in zip(short, replies, strict=True):
         record[name] = None if is_error(reply) else reply
 
 
 def read_locked(keys: Sequence[bytes]) -> Program[set[bytes]]:
     """Read which of these jobs a worker has locked."""
-    replies = (yield ask(*((b"EXISTS", key + b":lock") for key in keys))) if keys else []
+    replies = (yield with_errors(*((b"EXISTS", key + b":lock") for key in keys))) if keys else []
     return {key for key, reply in zip(keys, replies, strict=True) if is_error(reply) or reply}
 
 
 def is_stalled(began_ms: int | None, now: int, *, is_locked: bool) -> bool:
-    """Whether the worker of an active job has lost it."""
+    """Return whether the worker of an active job has lost it."""
     return not is_locked and (began_ms is None or now - began_ms > LOCK_MS)
 
 
@@ -104,7 +101,7 @@ def _ms(facts: Fields, name: bytes) -> int | None:
 
 
 def _due(score: bytes | None) -> int | None:
-    """The moment of a delayed job: its score has a counter behind it."""
+    """Return when a delayed job is due: its score is the time and a counter."""
     ticks = None if score is None else score_ms(score)
     try:
         return int(float(score or b"")) // TICKS if ticks is None else ticks // TICKS
@@ -113,7 +110,7 @@ def _due(score: bytes | None) -> int | None:
 
 
 def error_of(facts: Fields) -> tuple[str | None, str | None]:
-    """Return class and message of the last failure; the class stands in the stack trace only."""
+    """Return class and message of the last failure; the class is only in the stack trace."""
     reason = facts.get(b"failedReason")
     if reason is None:
         return None, None
@@ -137,7 +134,7 @@ def stack_in(facts: Fields) -> str:
 def with_logs(base: bytes, detail: JobDetail) -> Program[JobDetail]:
     """Return a job with its log, its result and the stack trace of its last failure."""
     key = base + raw_of(detail.id)
-    logs, trace, result = yield ask(
+    logs, trace, result = yield with_errors(
         (b"LRANGE", key + b":logs", -MOST_LOGS, -1), (b"HGET", key, b"stacktrace"), (b"HGET", key, b"returnvalue")
     )
     facts: dict[str, Any] = {}

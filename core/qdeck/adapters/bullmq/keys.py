@@ -1,12 +1,12 @@
-"""The keys of BullMQ, and the states that they stand for."""
+"""The keys of BullMQ and their states."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import State
-from qdeck._redis.commands import raw_of, text_of
+from qdeck._model.values import State
+from qdeck._redis.commands import glob_of, raw_of, text_of
 from qdeck._settings.model import AdapterSettings
 from qdeck.adapters.model import Kind, Source
 
@@ -20,7 +20,7 @@ STATES: Final = {
     "waiting-children": (State.BLOCKED, Kind.ZSET), "failed": (State.DEAD, Kind.ZSET),
     "completed": (State.DONE, Kind.ZSET),
 }  # fmt: skip
-"""By BullMQ's own word for the state, which ends the name of its key: our word, and the type of the key."""
+"""The state and the type of each key, by BullMQ's own name of the state, with which the key ends."""
 TICKS: Final = 4096  # of a score of `delayed` in one ms
 MAJORS: Final = (5, 6)  # versions whose keys are known
 _MARKER: Final = b"0:"  # old versions put markers among the ids that wait
@@ -35,13 +35,13 @@ class BullMqSettings(AdapterSettings, frozen=True, kw_only=True):
 
 
 def base_of(prefix: str, queue: str) -> bytes:
-    """Return how all keys of a queue begin."""
+    """Return the prefix of all keys of a queue."""
     return prefix.encode() + b":" + raw_of(queue) + b":"
 
 
 def meta_glob(prefix: str) -> bytes:
     """Return the glob of the hashes that every queue has."""
-    return re.sub(rb"([*?\[\]\\])", rb"\\\1", prefix.encode()) + b":*" + _META
+    return glob_of(prefix.encode()) + b":*" + _META
 
 
 def queue_of(prefix: str, meta: bytes) -> str | None:
@@ -52,7 +52,7 @@ def queue_of(prefix: str, meta: bytes) -> str | None:
 
 
 def sources_of(base: bytes, states: Sequence[str]) -> list[Source]:
-    """Return the keys that hold the jobs of these states; what is consumed next comes first."""
+    """Return the keys that hold the jobs of these states; the next to be consumed first."""
     return [
         Source(key=base + native.encode(), kind=kind, state=state, native_state=native, down=kind is Kind.LIST)
         for native, (state, kind) in STATES.items()
@@ -61,12 +61,12 @@ def sources_of(base: bytes, states: Sequence[str]) -> list[Source]:
 
 
 def is_marker(member: bytes) -> bool:
-    """Whether an entry of a list is no job."""
+    """Return whether an entry of a list is a marker."""
     return member.startswith(_MARKER)
 
 
 def major_of(version: bytes | None) -> int | None:
-    """Return the major version that wrote a queue; None where it is none that is known."""
+    """Return the major version that wrote a queue; None for an unknown version."""
     found = re.match(rb"bullmq:([0-9]{1,3})\.", version or b"")
     major = int(found[1]) if found else None
     return major if major in MAJORS else None

@@ -1,19 +1,19 @@
-"""The `celery` adapter: kombu's lists of messages, what workers hold of them, and the results of tasks.
+"""The `celery` adapter: kombu's lists of messages, the messages that workers hold, and the results of tasks.
 
-Celery keeps no dead letters. A task that failed is a result; the results are a queue of their own here, since most of
-them do not say of which queue they were. One that says what was called can be sent again, as a new task.
+Celery has no dead letters. A failed task is a result, and results are shown as a queue of their own, because most of
+them do not contain their queue. A result that contains the call can be sent again as a new task.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from qdeck._deck.model import State
-from qdeck._deck.reasons import CapabilityCode
-from qdeck._redis.commands import ask
+from qdeck._model.reasons import CapabilityCode
+from qdeck._model.values import State
+from qdeck._redis.commands import glob_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.celery.keys import NAME, RESULTS, CeleryKeys, CelerySettings, glob_of
+from qdeck.adapters.celery.keys import NAME, RESULTS, CeleryKeys, CelerySettings
 from qdeck.adapters.model import Act, Capability, FoundKeys, Kind, Outcome, Source
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from qdeck.adapters.plans import Context
 
 _BINDINGS: Final = "bindings"
+_OUTCOMES: Final = {
+    "SUCCESS": Outcome.DONE, "FAILURE": Outcome.DEAD, "RETRY": Outcome.FAILED, "STARTED": Outcome.RUNNING,
+    "RECEIVED": Outcome.RUNNING, "REVOKED": Outcome.CANCELLED,
+}  # fmt: skip
 _ENDED: Final = (State.DEAD, State.DONE, State.CANCELLED)
 
 
@@ -37,7 +41,7 @@ class Celery(Adapter):
     acl_keys: ClassVar[tuple[str, ...]] = ("_kombu.*", "unacked*", "celery*", "qdeck:celery:*")
     repeats: ClassVar[bool] = True
     settings_type: ClassVar[type[AdapterSettings]] = CelerySettings
-    outcome_evidence: ClassVar[str] = "the result of the new task says how it went"
+    outcome_evidence: ClassVar[str] = "the outcome is read from the result of the new task"
 
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         super().__init__(settings)
@@ -45,34 +49,34 @@ class Celery(Adapter):
         self.keys = CeleryKeys(self.own)
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """What workers hold, and the bindings that every worker makes."""
+        """Return the keys of what workers hold, and the bindings that every worker creates."""
         bound = dict.fromkeys((self.keys.binding(one) for one in ("celery", "celeryev", "celery.pidbox")), Kind.SET)
         return {self.keys.unacked: Kind.HASH, self.keys.unacked_index: Kind.ZSET, **bound}
 
     def patterns(self) -> Sequence[tuple[bytes, str | None]]:
-        """The bindings of queues, and results."""
-        return ((glob_of(self.keys.bindings), "set"), (glob_of(self.keys.results), "string"))
+        """Return the globs of bindings and results."""
+        return ((glob_of(self.keys.bindings) + b"*", "set"), (glob_of(self.keys.results) + b"*", "string"))
 
     def gather(self, name: bytes) -> str | None:
-        """Bindings, and results."""
+        """Return whether a key is a binding or a result."""
         if name.startswith(self.keys.results):
             return RESULTS
         return _BINDINGS if self.keys.is_binding(name) else None
 
     def capabilities(self) -> Mapping[Act, Capability]:
-        """What can be done without a worker, which has what Celery's own remote control reaches."""
-        sends = "sends the task again, as a new one; the result must say what was called (result_extended)"
+        """Return the verbs that need no worker; Celery's remote control changes what is in a worker's memory."""
+        sends = "sends the call again as a new task; requires result_extended = True"
         return {
             Act.RETRY: Capability(states=(State.DEAD,), note=sends),
-            Act.REQUEUE: Capability(states=(State.RUNNING,), note="of a message whose visibility timeout has passed"),
-            Act.DISCARD: Capability(states=(State.READY, *_ENDED), note="a waiting message, or a result"),
-            Act.CANCEL: Capability(code=CapabilityCode.ELSEWHERE, note="workers keep what is revoked in memory"),
-            Act.RUN: Capability(code=CapabilityCode.ELSEWHERE, note="a worker holds a task until its time has come"),
+            Act.REQUEUE: Capability(states=(State.RUNNING,), note="only a message whose visibility timeout has passed"),
+            Act.DISCARD: Capability(states=(State.READY, *_ENDED), note="a waiting message or a stored result"),
+            Act.CANCEL: Capability(code=CapabilityCode.ELSEWHERE, note="workers keep revoked tasks in memory"),
+            Act.RUN: Capability(code=CapabilityCode.ELSEWHERE, note="a worker holds the task in memory until its ETA"),
             Act.BURY: Capability(code=CapabilityCode.NO_DEAD_LETTERS),
         }
 
     def rows(self, now: int) -> Program[Look]:
-        """The queues, and the results."""
+        """Return the queues, and the results as one more."""
         from qdeck.adapters.celery import rows
 
         groups = {} if self.sight is None else self.sight.groups
@@ -82,14 +86,14 @@ class Celery(Adapter):
         return (yield from rows.read(self.name, self.keys, sorted(bindings), results, now, timeout))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """The lists of a queue by priority, and what workers hold; or the results."""
+        """Return the lists of a queue by priority and the messages that workers hold; or the results."""
         from qdeck.adapters.celery import tasks
 
-        yield from ()  # no reading: a program all the same
+        yield from ()  # reads nothing, but is a program
         found: list[Source] = []
         if queue == RESULTS:
             source = Source(
-                key=glob_of(self.keys.results), kind=Kind.NAMES, state=State.DEAD, native_state=tasks.RESULT
+                key=glob_of(self.keys.results) + b"*", kind=Kind.NAMES, state=State.DEAD, native_state=tasks.RESULT
             )
             return [source] if set(states) & set(_ENDED) else []
         if State.READY in states:
@@ -101,7 +105,7 @@ class Celery(Adapter):
         return found
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """The tasks of messages, or of results."""
+        """Return the tasks of messages or results."""
         from qdeck.adapters.celery import tasks
 
         kind = raws[0].source.kind if raws else None
@@ -112,28 +116,17 @@ class Celery(Adapter):
         return tasks.fill_waiting(queue, raws, now)
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
-        """As the results of the tasks that were sent in their place say."""
+        """Return the outcomes from the results of the tasks that were sent instead."""
         from qdeck.adapters.celery import messages
 
         new = [messages.sent_id(one.seen.member.removeprefix(self.keys.results).decode()) for one in tried]
-        replies = yield ask(*((b"GETRANGE", self.keys.result(task.encode()), 0, 40) for task in new))
-        known = {
-            b"SUCCESS": Outcome.DONE,
-            b"FAILURE": Outcome.DEAD,
-            b"RETRY": Outcome.FAILED,
-            b"STARTED": Outcome.RUNNING,
-        }
-        known |= {b"REVOKED": Outcome.CANCELLED, b"RECEIVED": Outcome.RUNNING}
-        found: list[Outcome] = []
-        for reply in replies:
-            said = b"" if is_error(reply) else reply
-            status = next((one for one in known if b'"' + one + b'"' in said), None)
-            found.append(Outcome.WAITING if status is None else known[status])
-        return found
+        heads = yield with_errors(*(messages.head_of(self.keys.result(task.encode())) for task in new))
+        found = [None if is_error(head) else messages.status_in(head) for head in heads]
+        return [_OUTCOMES.get(status or "", Outcome.WAITING) for status in found]
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """The cells of one task."""
+        """Return the change of a verb for one task."""
         from qdeck.adapters.celery import changes
 
-        yield from ()  # what it relies on was read with the task
+        yield from ()  # all that it needs was read with the task
         return changes.build(self.keys, act, entry, context.now)

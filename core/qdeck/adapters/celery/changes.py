@@ -1,23 +1,24 @@
-"""What verbs change in Celery, as cells."""
+"""The changes of verbs in Celery, as cells."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import State
-from qdeck._deck.reasons import Caution, CautionCode, SkipCode
+from qdeck._model.reasons import Caution, CautionCode, SkipCode
+from qdeck._model.values import State
 from qdeck.adapters import cells
 from qdeck.adapters.celery import messages, tasks
 from qdeck.adapters.celery.keys import sent_key
 from qdeck.adapters.cells import Change, End
 from qdeck.adapters.model import Act, Skipped
+from qdeck.adapters.stored_values import decode_json
 
 if TYPE_CHECKING:
     from qdeck.adapters.celery.keys import CeleryKeys
     from qdeck.adapters.model import Entry
 
 KEEP_SENT_MS: Final = 7 * 86_400_000  # longer than Celery keeps results by default
-_SWITCH_ON: Final = "its result does not say what was called: set result_extended = True in the application"
+_SWITCH_ON: Final = "its result does not contain the call; set result_extended = True in the application"
 
 
 def build(keys: CeleryKeys, act: Act, entry: Entry, now: int) -> Change:
@@ -30,12 +31,13 @@ def build(keys: CeleryKeys, act: Act, entry: Entry, now: int) -> Change:
     if entry.native_state == tasks.WAITING:
         taken = cells.take(seen.key, seen.member, End.LEFT, seen.at)
         return Change(id=entry.id, cells=(taken,), effect="removed from its queue; no result is written")
-    return Change(id=entry.id, cells=(cells.string(seen.member, seen.value, None),), effect="its result is removed")
+    not_sent = cells.string(sent_key(entry.id.encode()), None)  # else a retry at the same time would lose its result
+    return Change(id=entry.id, cells=(not_sent, cells.string(seen.member, seen.value, None)), effect="result removed")
 
 
 def _sent_again(keys: CeleryKeys, entry: Entry, now: int) -> Change:
     seen = entry.seen
-    result = messages.decoded(seen.value)
+    result = decode_json(seen.value)
     queue = result.get("queue") if isinstance(result, dict) else None
     message = messages.new_message(result, queue) if isinstance(queue, str) else None
     if message is None or not isinstance(queue, str):
@@ -49,18 +51,18 @@ def _sent_again(keys: CeleryKeys, entry: Entry, now: int) -> Change:
             cells.expiry(note, None, b"%d" % (now + KEEP_SENT_MS)),
             cells.push(keys.list_for(queue, 0), message, End.LEFT),
         ),
-        effect=f"sent again to {queue} as {task.decode()}",
+        effect=f"sent to {queue} as the new task {task.decode()}",
         caution=Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the failed result of a task that is sent again"),
     )
 
 
 def _put_back(keys: CeleryKeys, entry: Entry) -> Change:
     if entry.stuck is None or entry.state != State.RUNNING:
-        raise Skipped.because("a worker may still hold it: its visibility timeout has not passed")
+        raise Skipped.because("a worker may still hold it; its visibility timeout has not passed")
     seen = entry.seen
     message, queue = tasks.held_in(seen.value)
     if message is None or queue is None:
-        raise Skipped(SkipCode.UNREADABLE, "it is no message of Celery")
+        raise Skipped(SkipCode.UNREADABLE, "it is not a Celery message")
     return Change(
         id=entry.id,
         cells=(
@@ -70,5 +72,5 @@ def _put_back(keys: CeleryKeys, entry: Entry) -> Change:
                 keys.list_for(queue, message.properties.get("priority")), messages.redelivered(message), End.RIGHT
             ),
         ),
-        effect=f"put back into {queue}, to be taken next",
+        effect=f"requeued in {queue} as the next message",
     )

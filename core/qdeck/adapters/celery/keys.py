@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from typing import Final
 
@@ -11,14 +10,14 @@ from qdeck._settings.model import AdapterSettings
 
 NAME: Final = "celery"
 RESULTS: Final = "results"
-"""The queue of ours in which results are: most of them do not say of which queue they were."""
+"""The queue in which results are shown: most of them do not contain their queue."""
 _SEPARATOR: Final = b"\x06\x16"
 _BINDING: Final = b"_kombu.binding."
 _OTHERS: Final = (b"celery.pidbox", b"celeryev")  # exchanges of Celery itself, which have no tasks
 
 
 class CelerySettings(AdapterSettings, frozen=True, kw_only=True):
-    """`[adapters.celery]`: what an application sets in its own configuration, where it is not the default."""
+    """`[adapters.celery]`: settings of the application that differ from Celery's defaults."""
 
     prefix: str = ""
     """`global_keyprefix` of `broker_transport_options`."""
@@ -33,7 +32,7 @@ class CelerySettings(AdapterSettings, frozen=True, kw_only=True):
 
 
 class CeleryKeys:
-    """The names of the keys, for one configuration."""
+    """Builds the names of the keys for one configuration."""
 
     def __init__(self, settings: CelerySettings) -> None:
         self._prefix, self._separator = settings.prefix.encode(), settings.separator.encode()
@@ -48,7 +47,7 @@ class CeleryKeys:
         return self.bindings + exchange.encode()
 
     def is_binding(self, name: bytes) -> bool:
-        """Whether a key is the set of the queues of an exchange for tasks."""
+        """Return whether a key is the set of the queues of an exchange for tasks."""
         exchange = name.removeprefix(self.bindings)
         return exchange != name and not exchange.endswith(_OTHERS)
 
@@ -73,11 +72,6 @@ class CeleryKeys:
         return self.results + task
 
 
-def glob_of(prefix: bytes) -> bytes:
-    """Return the glob of the keys that begin so."""
-    return re.sub(rb"([*?\[\]\\])", rb"\\\1", prefix) + b"*"
-
-
 def sent_key(task: bytes) -> bytes:
-    """Return our note that a failed task was sent again: its own system keeps none."""
+    """Return the key in which qdeck stores that a failed task was sent again; Celery has no such note."""
     return b"qdeck:celery:sent:" + task

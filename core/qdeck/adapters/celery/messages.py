@@ -1,23 +1,28 @@
-"""The messages of Celery: what a task is, read from the envelope; a body that is no JSON is never decoded."""
+"""Messages of Celery: the task in the envelope. A body is decoded only if it is JSON."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 import uuid
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import payload
-from qdeck.adapters.json_values import whole_text
+from qdeck._model.payload import shown_text
+from qdeck.adapters.stored_values import decode_json
 
-MOST_BYTES: Final = 1 << 20
+if TYPE_CHECKING:
+    from qdeck._redis.commands import Command
+
+_STATUS: Final = re.compile(rb'\{"status": ?"([A-Z]+)"')
+_HEAD: Final = 40  # bytes of a result that show its status
 _SENT: Final = uuid.UUID("2f6f0e5c-2d0f-5a0e-9a55-0f6b3c1f6d11")  # the namespace of the ids that retries give
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A task as its envelope describes it."""
+    """A task, as its envelope describes it."""
 
     value: dict[str, Any]
 
@@ -34,7 +39,7 @@ class Message(msgspec.Struct, frozen=True):
     @property
     def id(self) -> str:
         """The id of the task."""
-        return text(self.headers.get("id")) or text(self.properties.get("correlation_id")) or ""
+        return shown_text(self.headers.get("id")) or shown_text(self.properties.get("correlation_id")) or ""
 
     def call(self) -> Any:
         """Return the arguments of the task, as far as they may be read."""
@@ -46,36 +51,37 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def read(raw: bytes | None) -> Message | None:
-    """Return a message; None where it is none that can be read."""
-    value = decoded(raw)
+    """Return a message; None if it cannot be read."""
+    value = decode_json(raw)
     return Message(value) if isinstance(value, dict) else None
 
 
-def decoded(raw: bytes | None) -> Any:
-    """Return JSON as Python's own reader has it; None for what is no JSON, or very large."""
-    if raw is None or len(raw) > MOST_BYTES:
-        return None
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _decoded(value: dict[str, Any]) -> Any:
-    """The body, where it says that it is JSON."""
+    """Return the body if its content type is JSON."""
     body = value.get("body")
     if not isinstance(body, str) or value.get("content-type") != "application/json":
         return None
     if _table(value.get("properties")).get("body_encoding") != "base64":
-        return decoded(body.encode("utf-8", "replace"))
+        return decode_json(body.encode("utf-8", "replace"))
     try:
-        return decoded(base64.b64decode(body))
+        return decode_json(base64.b64decode(body))
     except ValueError:
         return None
 
 
+def head_of(result: bytes) -> Command:
+    """Return the command that reads the first bytes of a result, which show its status."""
+    return (b"GETRANGE", result, 0, _HEAD)
+
+
+def status_in(head: bytes) -> str | None:
+    """Return the status in the first bytes of a result; None where there is no status."""
+    found = _STATUS.match(head)
+    return None if found is None else found[1].decode()
+
+
 def redelivered(message: Message) -> bytes:
-    """Return a message as kombu writes it when it puts it back."""
+    """Return a message as kombu writes it when it requeues it."""
     value = dict(message.value)
     value["headers"] = {**message.headers, "redelivered": True}
     delivery = {**_table(message.properties.get("delivery_info")), "redelivered": True}
@@ -84,12 +90,12 @@ def redelivered(message: Message) -> bytes:
 
 
 def sent_id(task: str) -> str:
-    """Return the id that a failed task gets when it is sent again; the same each time, so it is sent once."""
+    """Return the id that a failed task gets when it is sent again; it is always the same, so the task is sent once."""
     return str(uuid.uuid5(_SENT, task))
 
 
 def new_message(result: dict[str, Any], queue: str) -> bytes | None:
-    """Return the message that sends a task again; None where its result does not say what was called."""
+    """Return the message that sends a task again; None if the result does not contain the call."""
     name, args, kwargs, old = (result.get(key) for key in ("name", "args", "kwargs", "task_id"))
     if (
         not isinstance(name, str)
@@ -116,11 +122,6 @@ def new_message(result: dict[str, Any], queue: str) -> bytes | None:
         "content-type": "application/json", "headers": headers, "properties": properties,
     }  # fmt: skip
     return json.dumps(envelope).encode()
-
-
-def text(value: Any) -> str | None:
-    """Return a text that may be shown."""
-    return payload.mask_text(whole_text(value)) if isinstance(value, str) and value else None
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from qdeck._deck import payload
-from qdeck._deck.model import QueueRow, State
-from qdeck._deck.reasons import CapabilityCode, SkipCode, Stuck, StuckCode
-from qdeck._deck.words import Unreadable
 from qdeck._engine.stored_numbers import whole
+from qdeck._model import payload
+from qdeck._model.payload import shown_text
+from qdeck._model.reasons import CapabilityCode, SkipCode, Stuck, StuckCode
+from qdeck._model.values import QueueRow, State
+from qdeck._model.words import Unreadable
 from qdeck._redis import reads
-from qdeck._redis.commands import ask, raw_of, text_of
+from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import paging
 from qdeck.adapters.adapter import Adapter
@@ -55,7 +56,7 @@ _TASKS: Final = Source(key=DATA, kind=Kind.HASH, state=State.DONE, native_state=
 
 @dataclass(slots=True)
 class Count:
-    """How many tasks there are of each state, and what their ages say."""
+    """The number of tasks in each state, and their ages."""
 
     states: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
     oldest_ms: int | None = None
@@ -69,32 +70,34 @@ class Ifdb(Adapter):
     acl_keys: ClassVar[tuple[str, ...]] = ("ifdb:*",)
     about: ClassVar[str] = "ifdb:task_queue and ifdb:task_data of the IFDB project"
     outcome_evidence: ClassVar[str] = (
-        "the records of the tasks tell; one that failed is tried again by itself, hours later"
+        "the outcome is read from the task's record; IFDB retries a failed task by itself, hours later"
     )
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """Its two keys."""
+        """Return its two keys."""
         return {QUEUE: Kind.ZSET, DATA: Kind.HASH}
 
     def capabilities(self) -> Mapping[Act, Capability]:
-        """What its management commands and its admin do."""
+        """Return the verbs, which do the same as its management commands and its admin."""
         waiting = (State.READY, State.DELAYED, State.BLOCKED)
         ended = (State.DONE, State.DEAD)
-        by_itself = "a worker takes a task that was started and left by itself: it stays in the set until it ended"
+        by_itself = "workers take an unfinished task again by themselves; it stays in the set until it ends"
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="with two more runs, as RetryFailedJobs does"),
+            Act.RETRY: Capability(states=(State.DEAD,), note="with two more retries, like RetryFailedJobs"),
             Act.RUN: Capability(states=(State.DELAYED,)),
             Act.REPRIORITISE: Capability(states=waiting),
             Act.BURY: Capability(states=(*waiting, State.RUNNING), note="its failure handler is not run"),
-            Act.COMPLETE: Capability(states=(*waiting, State.RUNNING), note="lets those that wait for it run"),
-            Act.DISCARD: Capability(states=(*waiting, *ended), note="never one that others wait for"),
+            Act.COMPLETE: Capability(states=(*waiting, State.RUNNING), note="its dependents may run"),
+            Act.DISCARD: Capability(states=(*waiting, *ended), note="tasks with dependents are skipped"),
             Act.REQUEUE: Capability(code=CapabilityCode.BY_ITSELF, note=by_itself),
-            Act.CANCEL: Capability(code=CapabilityCode.NO_SUCH_STATE, note="no such state: bury or discard it"),
+            Act.CANCEL: Capability(
+                code=CapabilityCode.NO_SUCH_STATE, note="it has no cancelled state; bury or discard the task instead"
+            ),
         }
 
     def rows(self, now: int) -> Program[Look]:
-        """One queue. Where there are very many tasks, what only their JSON tells is unknown."""
-        waiting, total = yield ask((b"ZCARD", QUEUE), (b"HLEN", DATA))
+        """Return its one queue; if it has very many tasks, what only their JSON contains is unknown."""
+        waiting, total = yield with_errors((b"ZCARD", QUEUE), (b"HLEN", DATA))
         if is_error(waiting) and is_error(total):
             return Look(rows=(QueueRow(adapter=self.name, name=NAME, problem=Unreadable.of(total)),))
         if not waiting and not total:
@@ -105,7 +108,7 @@ class Ifdb(Adapter):
             row = QueueRow(
                 adapter=self.name, name=NAME, ready=None if is_error(waiting) else waiting, oldest_exact=False
             )
-            notices = () if bad else (f"ifdb: {sizes[1]:,} tasks: their states are not counted",)
+            notices = () if bad else (f"ifdb: {sizes[1]:,} tasks; their states are not counted",)
             return Look(rows=(row,), notices=notices)  # a key of another type was named when its type was read
         count = Count()
         entries = yield from paging.every(self, NAME, tuple(State), most=MOST_COUNTED * 2, now=now)
@@ -120,25 +123,25 @@ class Ifdb(Adapter):
         return Look(rows=(row,))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """The line in its order, then the rest of the tasks."""
-        yield from ()  # no reading: a program all the same
+        """Return the queue in its order, then the other tasks."""
+        yield from ()  # reads nothing, but is a program
         if queue != NAME:
             return []
         return [*([_LINE] if any(state in _PENDING for state in states) else []), _TASKS]
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """The tasks of these ids. Of the hash, only those that are not in line: the others come with the line."""
+        """Return the tasks of these ids; of the hash only those that are not queued, which come with the queue."""
         ids = [raw.member for raw in raws]
         if not ids:
             return []
         line = raws[0].source is _LINE
         if line:
-            [reply] = yield ask((b"HMGET", DATA, *ids))
+            [reply] = yield with_errors((b"HMGET", DATA, *ids))
             values = [None] * len(ids) if is_error(reply) else reply
             scores = [raw.score for raw in raws]
         else:
             values = [raw.value for raw in raws]
-            [reply] = yield ask((b"ZMSCORE", QUEUE, *ids))
+            [reply] = yield with_errors((b"ZMSCORE", QUEUE, *ids))
             scores = [None] * len(ids) if is_error(reply) else reply
         tasks = [read_task(value) for value in values]
         needed = list({d for task in tasks if task and isinstance(d := task.get("dependency"), str)})
@@ -151,7 +154,7 @@ class Ifdb(Adapter):
         return found
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
-        """The tasks that were seen so; those in line are read with their place."""
+        """Return planned tasks as they are now; queued ones are read with their scores."""
         found: dict[Seen, Entry | None] = {}
         for source in (_LINE, _TASKS):
             some = [one for one in seen if (one.score is not None) == (source is _LINE)]
@@ -161,11 +164,11 @@ class Ifdb(Adapter):
         return [found.get(one) for one in seen]
 
     def prepare(self, verb: str, now: int) -> Program[set[str]]:
-        """For removals: which tasks others wait for."""
+        """Read which tasks have dependents, for removals."""
         return (yield from _needed()) if verb == Act.DISCARD else set()
 
     def rules(self, queue: str) -> Sequence[Rule]:
-        """Tasks that succeeded long ago, but never one that another waits for: as TaskQueueCleanup does."""
+        """Return the rule for tasks that succeeded long ago and have no dependents, as in TaskQueueCleanup."""
         from qdeck.adapters.plans import Rule
 
         return (
@@ -176,16 +179,16 @@ class Ifdb(Adapter):
         )  # fmt: skip
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
-        """As their records tell. A task with fewer runs left than a retry gives has failed since."""
+        """Return the outcomes from the records; a task with fewer retries left than a retry gives has failed since."""
         ids = [one.seen.member for one in tried]
-        values, scores = yield ask((b"HMGET", DATA, *ids), (b"ZMSCORE", QUEUE, *ids))
+        values, scores = yield with_errors((b"HMGET", DATA, *ids), (b"ZMSCORE", QUEUE, *ids))
         if is_error(values):
             return [Outcome.UNKNOWN] * len(tried)
         places = [None] * len(ids) if is_error(scores) else scores
         return [_outcome_of(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """One change of a task and its place in line. Options: `priority` of a reprioritisation."""
+        """Return the change of a task and of its place in the queue."""
         needed: set[str] | None = context.prepared
         if act is Act.DISCARD and entry.id in ((yield from _needed()) if needed is None else needed):
             raise Skipped(SkipCode.OTHERS_WAIT)
@@ -201,18 +204,18 @@ def _count(count: Count, entry: Entry, now: int) -> None:
 
 
 def _outcomes(ids: Sequence[str]) -> Program[dict[str, dict[str, Any] | None]]:
-    """The tasks that others wait for; one that is not there counts as satisfied, as the worker does."""
+    """Return the tasks that others depend on; a missing one counts as satisfied, as for the worker."""
     known = {name: raw for name in ids if (raw := _bytes_of(name)) is not None}
     if not known:
         return {}
-    [values] = yield ask((b"HMGET", DATA, *known.values()))
+    [values] = yield with_errors((b"HMGET", DATA, *known.values()))
     if is_error(values):
         return {}
     return {name: read_task(value) for name, value in zip(known, values, strict=True) if value is not None}
 
 
 def _bytes_of(name: str) -> bytes | None:
-    """An id as the server has it; None for a text that is no id, because no bytes read so."""
+    """Return an id as stored; None for a text that cannot be an id."""
     try:
         return raw_of(name)
     except UnicodeEncodeError:
@@ -220,7 +223,7 @@ def _bytes_of(name: str) -> bytes | None:
 
 
 def _needed() -> Program[set[str]]:
-    """The ids that some task waits for."""
+    """Return the ids that tasks depend on."""
     tasks = yield from reads.scan_hash(DATA)
     found: set[str] = set()
     for value in tasks.values():
@@ -253,23 +256,23 @@ def _entry(
     finished, due = read_ms(task.get("finish_time")), read_ms(task.get("scheduled_time"))
     since = {State.DONE: finished, State.DEAD: finished, State.RUNNING: started}.get(state, enqueued)
     failed = _last_failure(task) if state is not State.DONE else None
-    dependency = task.get("dependency")
-    log = _text(task.get("log"))
+    parts = shown_text(task.get("module")), shown_text(task.get("function"))
+    needs = shown_text(task.get("dependency"))
     return Entry(
-        **base, state=state, native_state=native, stuck=held, name=_text(task.get("name")),
-        task=".".join(part for part in (_text(task.get("module")), _text(task.get("function"))) if part) or None,
+        **base, state=state, native_state=native, stuck=held, name=shown_text(task.get("name")),
+        task=".".join(part for part in parts if part) or None,
         priority=whole(task.get("priority")), enqueued_ms=enqueued, since_ms=since, age_s=age_s(now, since),
         due_ms=due if state is State.DELAYED else None, error="Error" if failed else None, message=failed,
         failed_ms=finished if state is State.DEAD else None,
-        log=None if log is None else payload.mask_text(log),
-        depends_on=() if (needs := _text(dependency)) is None else (payload.mask_text(needs),),
+        log=shown_text(task.get("log")),
+        depends_on=() if needs is None else (needs,),
     )  # fmt: skip
 
 
 def _state(
     task: dict[str, Any], score: bytes | None, outcomes: Mapping[str, dict[str, Any] | None], now: int
 ) -> tuple[State, str, Stuck | None]:
-    """A task's state: ours, theirs, and why it does not move."""
+    """Return a task's state, IFDB's own name for it, and why it is stuck."""
     if task.get("success"):
         return State.DONE, "success", None
     if task.get("fail"):
@@ -306,12 +309,6 @@ def _outcome_of(task: dict[str, Any] | None, score: bytes | None, now: int) -> O
 
 
 def _last_failure(task: dict[str, Any]) -> str | None:
-    log = _text(task.get("log"))
-    lines = [] if log is None else log.splitlines()
-    found = next((line[8:] for line in reversed(lines) if line.startswith("Failed: ")), None)
-    return None if found is None else payload.mask_text(found)
-
-
-def _text(value: Any) -> str | None:
-    """A text without what no text can hold: JSON can write halves of characters."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) and value else None
+    log = task.get("log")
+    lines = log.splitlines() if isinstance(log, str) else []
+    return shown_text(next((line[8:] for line in reversed(lines) if line.startswith("Failed: ")), None))

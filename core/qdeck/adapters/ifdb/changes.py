@@ -1,12 +1,12 @@
-"""What is done to an IFDB task: its JSON is written anew and its place in line with it, if both are as seen."""
+"""The changes of verbs in IFDB: a task's JSON and its score are rewritten, if both are as they were read."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.reasons import Caution, CautionCode
 from qdeck._engine.stored_numbers import whole
+from qdeck._model.reasons import Caution, CautionCode
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
 from qdeck.adapters.model import Act, Entry, Seen, Skipped
@@ -20,22 +20,22 @@ DATA: Final = b"ifdb:task_data"
 RETRIES: Final = 2  # that RetryFailedJobs gives
 _BAND: Final = 1_000_000
 _EFFECTS: Final[Mapping[Act, str]] = {
-    Act.RETRY: "pending again, in line from now, with two more runs",
-    Act.RUN: "not scheduled any more: its turn is now",
-    Act.REPRIORITISE: "at another place in line",
-    Act.BURY: "marked as failed, out of the line",
-    Act.COMPLETE: "marked as succeeded, out of the line",
+    Act.RETRY: "pending again, queued now, with two more retries",
+    Act.RUN: "no longer scheduled, due now",
+    Act.REPRIORITISE: "moved to another place in the queue",
+    Act.BURY: "marked as failed, removed from the queue",
+    Act.COMPLETE: "marked as succeeded, removed from the queue",
     Act.DISCARD: "removed",
 }
 
 
 def seen(raw_id: bytes, value: bytes | None, score: bytes | None) -> Seen:
-    """What was read of a task: its place in line and its record."""
+    """A task as it was read: its score and its record."""
     return Seen(key=QUEUE, member=raw_id, score=score, value=value)
 
 
 def read_task(value: bytes | None) -> dict[str, Any] | None:
-    """A record; None when there is none that can be read."""
+    """Return a record; None if it cannot be read."""
     if value is None:
         return None
     try:
@@ -47,7 +47,7 @@ def read_task(value: bytes | None) -> dict[str, Any] | None:
 
 
 def score_of(task: dict[str, Any], now: int) -> bytes:
-    """A task's place in line: priority, then the second in which it was enqueued."""
+    """Return a task's score: priority, then the second in which it was enqueued."""
     at = read_ms(task.get("enqueue_time"))
     priority = whole(task.get("priority"))
     band = 100 if priority is None else priority
@@ -55,7 +55,7 @@ def score_of(task: dict[str, Any], now: int) -> bytes:
 
 
 def build(act: Act, entry: Entry, now: int, priority: Any = None) -> Change:
-    """Return the change that does this to a task."""
+    """Return the change of a verb for a task."""
     was = entry.seen
     task = read_task(was.value)
     value = score = None
@@ -64,7 +64,7 @@ def build(act: Act, entry: Entry, now: int, priority: Any = None) -> Change:
             raise Skipped.because(str(entry.problem))
         if act is Act.RETRY and was.score is not None:
             # Between its two writes the worker would take out of the line what was put back into it.
-            raise Skipped.because("its worker is about to take it out of the line")
+            raise Skipped.because("its worker is about to remove it from the queue")
         fresh = _changed(act, task, now, priority)
         value = json.dumps(fresh).encode()
         if act in (Act.RETRY, Act.RUN, Act.REPRIORITISE):
@@ -92,7 +92,7 @@ def _changed(act: Act, task: dict[str, Any], now: int, priority: Any) -> dict[st
         fresh["enqueue_time"] = iso(now) if task.get("start_time") else task.get("enqueue_time")
     elif act is Act.REPRIORITISE:
         if not isinstance(priority, int):
-            raise Skipped.because(f"{priority!r} is no priority")
+            raise Skipped.because(f"{priority!r} is not a priority")
         fresh["priority"] = priority
     else:
         done = act is Act.COMPLETE

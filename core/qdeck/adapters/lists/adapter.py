@@ -1,7 +1,7 @@
 """The `lists` adapter: any list that programs push to and pop from, found by the pattern of its name.
 
-Who reads a list cannot be known, nor from which end; a list that is read while it is shown may show an entry twice or
-not at all. What an act changes is compared to the byte all the same.
+The readers of a list are unknown, and so is the end from which they read. A list that is read while it is shown may
+show an entry twice or not at all; changes still compare the exact bytes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from qdeck._deck import payload
-from qdeck._deck.model import QueueRow, State
-from qdeck._deck.reasons import CapabilityCode
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import whole
 from qdeck._list_names import BUILT_IN, LONGEST, ListNames, glob_of
+from qdeck._model import payload
+from qdeck._model.reasons import CapabilityCode
+from qdeck._model.values import QueueRow, State
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import is_error
@@ -61,7 +61,7 @@ class ListSettings(AdapterSettings, frozen=True, kw_only=True):
     """`[adapters.lists]`: which lists are queues, besides those whose names are known."""
 
     patterns: tuple[str, ...] = ()
-    """Such as `{service}:jobs`, or `{service}:jobs:*` for lists that differ by their end only."""
+    """Such as `{service}:jobs`, or `{service}:jobs:*` for lists that differ only at the end."""
 
 
 class Lists(Adapter):
@@ -76,9 +76,9 @@ class Lists(Adapter):
     short_plans: ClassVar[bool] = True
     settings_type: ClassVar[type[AdapterSettings]] = ListSettings
     outcome_evidence: ClassVar[str] = (
-        "an entry that left its list and is no dead letter again ended, or a reader has it: a list tells no outcome"
+        "an entry that left its list and is not dead again has ended or is with a reader; lists have no outcomes"
     )
-    about: ClassVar[str] = "lists named {domain}:{action_type}:{tier}:{task_id}, service:type, or by your patterns"
+    about: ClassVar[str] = "lists named {domain}:{action_type}:{tier}:{task_id}, service:type, or by your own patterns"
 
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         super().__init__(settings)
@@ -89,20 +89,20 @@ class Lists(Adapter):
         self._dead_end = raw_of(self.names.suffix[1:])
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """None: lists have any name."""
+        """Return none: lists can have any name."""
         return {}
 
     def patterns(self) -> Sequence[tuple[bytes, str | None]]:
-        """All lists."""
+        """Return the glob of all lists."""
         return ((b"*", "list"),)
 
     @property
     def flavour(self) -> str:
-        """The user's patterns."""
+        """The patterns of the configuration."""
         return " ".join(pattern.text for pattern in self.names.patterns if pattern.text not in BUILT_IN)
 
     def gather(self, name: bytes) -> str | None:
-        """By queue; dead letters apart."""
+        """Return the queue of a key, and whether it holds dead letters."""
         head, _, end = name.rpartition(b":")
         known = self._heads.get(head)
         if known is not None and end and end != self._dead_end and len(name) <= LONGEST:
@@ -117,18 +117,20 @@ class Lists(Adapter):
         return label
 
     def capabilities(self) -> Mapping[Act, Capability]:
-        """What can be done to an entry of a list, whoever reads it."""
+        """Return the verbs of list entries, which do not depend on the reader."""
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="at the right end of its list"),
+            Act.RETRY: Capability(states=(State.DEAD,), note="to the right end of its list"),
             Act.DISCARD: Capability(states=(State.READY, State.DEAD)),
             Act.BURY: Capability(states=(State.READY,)),
-            Act.REQUEUE: Capability(states=(State.READY,), note="at the right end of its own list"),
-            Act.RUN: Capability(code=CapabilityCode.NO_SUCH_STATE, note="a list has no entries that wait for a time"),
-            Act.CANCEL: Capability(code=CapabilityCode.NO_SUCH_STATE, note="entries have no outcome: discard it"),
+            Act.REQUEUE: Capability(states=(State.READY,), note="to the right end of its own list"),
+            Act.RUN: Capability(code=CapabilityCode.NO_SUCH_STATE, note="lists have no delayed entries"),
+            Act.CANCEL: Capability(
+                code=CapabilityCode.NO_SUCH_STATE, note="lists have no cancelled entries; discard the entry instead"
+            ),
         }
 
     def rows(self, now: int) -> Program[Look]:
-        """A row for each queue; of very many lists, how many there are stands for how much is in them."""
+        """Return a row for each queue; of very many lists, each counts as one entry."""
         known = self.sight.groups if self.sight is not None else {}
         groups = {label: known[label] for label in sorted(known, reverse=True) if label.startswith(("ready ", "dead "))}
         notices = []
@@ -145,8 +147,8 @@ class Lists(Adapter):
         return Look(rows=tuple(found[name] for name in sorted(found)), notices=tuple(notices))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """The list itself; of a queue of many lists, those that are known, or a scan for all of them."""
-        yield from ()  # no reading: a program all the same
+        """Return the list; of a queue of many lists, those that are known, or a scan for all of them."""
+        yield from ()  # reads nothing, but is a program
         found: list[Source] = []
         groups = self.sight.groups if self.sight is not None else {}
         for state, word, suffix in ((State.READY, "ready", ""), (State.DEAD, "dead", self.names.suffix)):
@@ -164,18 +166,18 @@ class Lists(Adapter):
         return found
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """Entries of a list; of the names that a scan found, the entries of their lists."""
+        """Return the entries of a list; for names that a scan found, the entries of their lists."""
         if raws and raws[0].source.kind is Kind.NAMES:
             raws = yield from _of_names(self.names, queue, raws)
         if not raws:
             return []
         keys = list(dict.fromkeys(raw.source.key for raw in raws))
-        sizes = yield from reads.ask_all([(b"LLEN", key) for key in keys])
+        sizes = yield from reads.try_all([(b"LLEN", key) for key in keys])
         known = {key: 0 if is_error(size) else size for key, size in zip(keys, sizes, strict=True)}
         return [_entry(queue, _from_nearer_end(raw, known[raw.source.key]), now) for raw in raws]
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
-        """The entries as they were seen: the step itself looks whether the list still has them."""
+        """Return the entries as they were read: the change itself checks whether the list still has them."""
         word = "dead" if state == State.DEAD else "ready"
         sources = {one.key: Source(key=one.key, kind=Kind.LIST, state=State(state), native_state=word) for one in seen}
         raws = yield from self.finder.raws(sources, seen)
@@ -183,7 +185,7 @@ class Lists(Adapter):
         there = iter(found)
         return [None if raw is None else next(there) for raw in raws]
 
-    def likeness(self, job_id: str, seen: Seen) -> bytes:
+    def identity(self, job_id: str, seen: Seen) -> bytes:
         """The id that it tells, or all of it: who buries an entry may have written a count into it."""
         return seen.key + b"\n" + job_id.encode()
 
@@ -195,22 +197,22 @@ class Lists(Adapter):
         ends = yield from _ends([*dead, *live.values()])
         found = []
         for one in tried:
-            likeness, key = one.id, one.seen.key
-            if not one.twin and likeness in ends[key]:
+            identity, key = one.id, one.seen.key
+            if not one.twin and identity in ends[key]:
                 found.append(Outcome.DEAD)
             else:
-                found.append(Outcome.WAITING if likeness in ends[live[key]] else Outcome.UNKNOWN)
+                found.append(Outcome.WAITING if identity in ends[live[key]] else Outcome.UNKNOWN)
         return found
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """Moves or removes exactly this entry."""
-        yield from ()  # no reading: a program all the same
+        """Return the change that moves or removes exactly this entry."""
+        yield from ()  # reads nothing, but is a program
         return changes.build(act, entry, self.names.suffix)
 
 
 def _measure(groups: Mapping[str, FoundKeys], now: int) -> Program[list[tuple[int, float | None]]]:
     """How many entries each group has, and the age of the oldest among those at the ends of its lists."""
-    sizes = yield from reads.ask_all([(b"LLEN", name) for group in groups.values() for name in group.names])
+    sizes = yield from reads.try_all([(b"LLEN", name) for group in groups.values() for name in group.names])
     lengths = iter([0 if is_error(size) else int(size) for size in sizes])
     totals: list[int] = []
     near: list[list[bytes]] = []
@@ -222,7 +224,7 @@ def _measure(groups: Mapping[str, FoundKeys], now: int) -> Program[list[tuple[in
         there = [name for name, length in zip(group.names, of_names, strict=True) if length and waits]
         near.append(there[: max(0, left)])
         left -= len(near[-1])
-    entries = yield from reads.ask_all([(b"LINDEX", name, at) for names in near for name in names for at in (0, -1)])
+    entries = yield from reads.try_all([(b"LINDEX", name, at) for names in near for name in names for at in (0, -1)])
     moments = iter([_since(_json(raw)) if isinstance(raw, bytes) else None for raw in entries])
     oldest = [min((at for _ in names for at in (next(moments), next(moments)) if at is not None), default=None)
               for names in near]  # fmt: skip
@@ -234,11 +236,11 @@ def _id(member: bytes) -> str:
 
 
 def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[str]]]:
-    """What is at both ends of lists."""
+    """Read the entries at both ends of lists."""
     calls = [
         (b"LRANGE", key, first, last) for key in keys for first, last in ((0, NEAR_END - 1), (-NEAR_END, -1))
     ]  # fmt: skip
-    replies = yield from reads.ask_all(calls)
+    replies = yield from reads.try_all(calls)
     found: dict[bytes, set[str]] = {key: set() for key in keys}
     for call, reply in zip(calls, replies, strict=True):
         if not is_error(reply):
@@ -247,10 +249,10 @@ def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[str]]]:
 
 
 def _of_names(names: ListNames, queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:
-    """The entries of the lists whose names a scan found."""
+    """Return the entries of the lists whose names a scan found."""
     state = raws[0].source.state
     mine = [raw.member for raw in raws if names.queue_of(raw.member) == (queue, state is State.DEAD)]
-    replies = yield from reads.ask_all([(b"LRANGE", key, 0, MOST_OF_ONE - 1) for key in mine])
+    replies = yield from reads.try_all([(b"LRANGE", key, 0, MOST_OF_ONE - 1) for key in mine])
     found: list[Raw] = []
     for key, reply in zip(mine, replies, strict=True):
         if is_error(reply):
@@ -261,7 +263,7 @@ def _of_names(names: ListNames, queue: str, raws: Sequence[Raw]) -> Program[list
 
 
 def _from_nearer_end(raw: Raw, size: int) -> Raw:
-    """The same with its place counted from the nearer end, below 0 from the right one: what undo puts back there."""
+    """Return an entry with its index from the nearer end, negative from the right: undo restores it there."""
     place = raw.at or 0
     return msgspec.structs.replace(raw, at=place if place < size / 2 else min(place - size, -1))
 

@@ -1,8 +1,8 @@
-"""What is done to an entry of a list."""
+"""The changes of verbs in lists."""
 
 from __future__ import annotations
 
-from qdeck._deck.reasons import Caution, CautionCode
+from qdeck._model.reasons import Caution, CautionCode
 from qdeck._redis.commands import raw_of, text_of
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change, End
@@ -10,7 +10,7 @@ from qdeck.adapters.model import Act, Entry, Skipped
 
 
 def build(act: Act, entry: Entry, suffix: str) -> Change:
-    """Return the change that does this to one entry: the one that is equal to the byte, nearest to where it was."""
+    """Return the change of a verb for one entry: the nearest one with the same bytes."""
     seen = entry.seen
     name = text_of(seen.key)
     taken = cells.take(seen.key, seen.member, End.LEFT if (seen.at or 0) >= 0 else End.RIGHT, seen.at)
@@ -19,13 +19,13 @@ def build(act: Act, entry: Entry, suffix: str) -> Change:
     target = name
     if act is Act.RETRY:
         if not name.endswith(suffix):
-            raise Skipped.because(f"{name!r} does not tell where it came from")
+            raise Skipped.because(f"{name!r} does not name the list that it came from")
         target = name.removesuffix(suffix)
     elif act is not Act.REQUEUE:
         target = name + suffix
     return Change(
         id=entry.id,
         cells=(taken, cells.push(raw_of(target), seen.member, End.RIGHT)),
-        effect=f"to the right end of {target}",
+        effect=f"moved to the right end of {target}",
         caution=Caution(code=CautionCode.ORDER_UNKNOWN),
     )

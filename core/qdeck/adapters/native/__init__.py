@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import State
 from qdeck._lazy_imports import attach
+from qdeck._model.values import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +29,11 @@ VERBS: Final[Mapping[str, tuple[State, ...]]] = MappingProxyType(
         "edit": (*WAITING, State.DEAD),
     }
 )
-"""What can be done to a job, and in which states."""
+"""Return the verbs of native jobs, and the states to which they apply."""
 
 
 def newest_first(state: str, newest: bool | None) -> bool:
-    """Whether a list starts with its highest scores: jobs that ended do, and `ready` is always in its running order."""
+    """Return whether a list starts with its highest scores: those of ended jobs do, `ready` never does."""
     if state == State.READY:
         return False
     return state in (State.DONE, State.DEAD, State.CANCELLED) if newest is None else newest

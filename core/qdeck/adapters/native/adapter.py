@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from qdeck._deck import native_queues
-from qdeck._deck.model import NATIVE, State
-from qdeck._deck.queue_ref import Feature, QueueRef
 from qdeck._engine import keys
+from qdeck._model.queue_ref import Feature, QueueRef
+from qdeck._model.values import NATIVE, State
 from qdeck._redis import reads
 from qdeck._redis.commands import text_of
+from qdeck._server import native_queues
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import ALL, NO_QUEUE, SLICE, Act, Capability, Entry, Kind, Look, Part, Raw, Seen, Source
 from qdeck.adapters.native import VERBS, newest_first
@@ -17,8 +17,8 @@ from qdeck.adapters.native import VERBS, newest_first
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.model import JobDetail, JobLocation, Page, QueueRow, Snapshot, WorkerRow
     from qdeck._filter import Filter
+    from qdeck._model.values import JobDetail, JobLocation, Page, QueueRow, Snapshot, WorkerRow
     from qdeck._redis.commands import Program
     from qdeck._settings import AdapterSettings
     from qdeck._settings.limits import Limits
@@ -35,13 +35,14 @@ _CAPABILITIES: Final = {Act(verb): Capability(states=states) for verb, states in
 
 
 class Native(Adapter):
-    """qdeck's own queues on one server, with what is remembered of them from look to look."""
+    """qdeck's own queues on one server, with the state that is kept between refreshes."""
 
     name = NATIVE
     about = "qdeck:queues and {queue}:meta, qdeck's own"
     on_cluster = True
     changes_on_cluster = True
     registry = keys.QUEUES
+    knows_ids = True
     acl_keys = ("{*}:*",)
     counts_orphans = True
     features = frozenset(Feature)
@@ -60,42 +61,42 @@ class Native(Adapter):
         self.thresholds = self._memory.thresholds
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """The registry of the queues."""
+        """Return the registry of the queues."""
         return {keys.QUEUES.encode(): Kind.HASH}
 
     def capabilities(self) -> Mapping[Act, Capability]:
-        """What can be done to a job, and in which states."""
+        """Return the verbs of native jobs, and the states to which they apply."""
         return _CAPABILITIES
 
     def look(self, visible: Collection[str] | None = None) -> Program[Snapshot]:
-        """One picture of all queues; `visible` names those whose expensive numbers are wanted."""
+        """Return a snapshot of all queues; `visible` names those whose expensive numbers are wanted."""
         return native_queues.read_snapshot(self._memory, self._address, visible)
 
     def rows(self, now: int) -> Program[Look]:
-        """The queues with their numbers."""
+        """Return the queues with their numbers."""
         seen = yield from self.look()
         return Look(rows=seen.queues, notices=seen.notices)
 
     def workers(self, now: int) -> Program[list[WorkerRow]]:
-        """The workers, as each last described itself."""
-        from qdeck._deck import workers
+        """Return the workers, as each last registered itself."""
+        from qdeck._server import workers
 
         return workers.list_workers(now)
 
     def names(self, only: Collection[str] | None, unread: list[tuple[QueueRef, str]]) -> Program[list[str]]:
-        """The queues that can be read, of all or of some; the others are added to `unread`."""
+        """Return all or some of the queues; add those that cannot be read to `unread`."""
         known = yield from native_queues.names(self._memory)
         return (
             yield from native_queues.readable([name for name in known if QueueRef(NATIVE, name).is_in(only)], unread)
         )
 
     def need(self, queue: str) -> Program[None]:
-        """Raise for a queue that is not there, naming those that were perhaps meant."""
+        """Raise an error for a missing queue, with similar names."""
         return native_queues.need_queue(self._memory, queue)
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """The sorted sets of these states."""
-        yield from ()  # no reading: a program all the same
+        """Return the sorted sets of these states."""
+        yield from ()  # reads nothing, but is a program
         return [
             Source(
                 key=keys.key(queue, state), kind=Kind.ZSET, state=State(state), native_state=keys.PARTS[state][0],
@@ -105,7 +106,7 @@ class Native(Adapter):
         ]  # fmt: skip
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """The jobs with all that lists show."""
+        """Return the jobs with all that lists show."""
         from qdeck.adapters.native import jobs, records
 
         seen = {raw.member: raw.seen() for raw in raws}
@@ -125,20 +126,20 @@ class Native(Adapter):
         newest: bool | None = None,
         want: Want = ALL,
     ) -> Program[Page]:
-        """The next slice of the jobs in these states; of each is read what the filter and a list need."""
+        """Return the next slice of the jobs in these states, with what the filter and a list need."""
         from qdeck.adapters.native import jobs
 
         return jobs.page(queue, states, wanted=wanted, cursor=cursor, most=most, now=now, newest=newest, want=want)
 
     def job(self, queue: str, wanted: str) -> Program[JobDetail]:
-        """All about one job, given by its id or its key."""
+        """Return the details of one job, by its id or its key."""
         from qdeck.adapters.native import job
 
         yield from self.need(queue)
         return (yield from job.read_job(queue, _id_of(queue, wanted)))
 
     def entry(self, queue: str, wanted: str) -> Program[Entry | None]:
-        """One job as an entry, given by its id or its key."""
+        """Return one job as an entry, by its id or its key."""
         from qdeck.adapters.native import job
 
         now = yield from reads.clock()
@@ -150,7 +151,7 @@ class Native(Adapter):
         return next(iter(found), None)
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
-        """The jobs that were seen so; None where one left its state, or came back to it since."""
+        """Return planned jobs as they are now; None for one that left its state, even if it returned."""
         from qdeck.adapters.native import job
 
         rows = yield from job.by_id(queue, [text_of(one.member) for one in seen], now)
@@ -160,93 +161,90 @@ class Native(Adapter):
         found = dict(zip(same, (yield from super().recall(queue, state, same, now)), strict=True))
         return [found.get(one) for one in seen]
 
-    def find(self, job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
-        """Where a job is, of every queue."""
+    def find(self, names: Sequence[str], job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
+        """Return the locations of a job in these queues."""
         from qdeck.adapters.native import job
 
-        left_out: list[tuple[QueueRef, str]] = []
-        names = yield from self.names(None, left_out)
-        unread += [why for _, why in left_out]
         return (yield from job.find(names, job_id, unread))
 
     @property
     def is_there(self) -> bool:
-        """Always: a server without queues has none yet."""
+        """Always true: a server may have no queue yet."""
         return True
 
     def health(self, now: int, rows: Sequence[QueueRow], orphans: Limits | None = None) -> Program[AdapterHealth]:
-        """The numbers that a verdict on health needs."""
+        """Return the numbers for the health checks."""
         from qdeck.adapters.native import health
 
         return health.measure(rows, now, orphans)
 
     def unreadable(self, rows: Sequence[QueueRow], notices: list[str]) -> Program[list[Broken]]:
-        """What is stored in these queues and cannot be read."""
+        """Return what cannot be read in these queues."""
         from qdeck.adapters.native import unreadable
 
         return unreadable.find(rows, notices)
 
     def rules(self, queue: str) -> Sequence[Rule]:
-        """The rules of a purge."""
+        """Return the purge rules."""
         from qdeck.adapters.native.purge import RULES
 
         return RULES if queue != NO_QUEUE else ()
 
     def prepare(self, verb: str, now: int) -> Program[Owners]:
-        """What reads the workers once for a plan, where something asks for them; the act script reads the rest."""
+        """Return what reads the workers once for a plan, if needed; the act script reads the rest."""
         from qdeck.adapters.native.plans import Owners
 
-        yield from ()  # no reading: a program all the same
+        yield from ()  # reads nothing, but is a program
         return Owners()
 
     def pages(self, queue: str, search: Search) -> Program[list[Pages]]:
-        """What is looked for in a queue, list by list."""
+        """Return the search in a queue, list by list."""
         from qdeck.adapters.native import plans
 
         return plans.pages(queue, search)
 
     def weigh(self, verb: str, rows: Sequence[Any], context: Context, reasons: Sequence[str] = ()) -> Program[Weighed]:
-        """The versions of jobs of one queue and state, their bytes where they go away, and what hangs on them."""
+        """Return the versions of jobs of one queue and state, their bytes if they are removed, and their dependents."""
         from qdeck.adapters.native import plans
 
         return plans.weigh(verb, rows, reasons)
 
     def mark(self, version: str) -> str:
-        """Nothing: there is one job of an id, and its version is a score or a lease."""
+        """Return nothing: ids are unique, and the version is a score or a lease."""
         return ""
 
     def applier(self, context: Context, keep_ms: int, trip_ms: float) -> Applier:
-        """What applies the slices of a plan; a round trip without work took `trip_ms`."""
+        """Return what applies the slices of a plan; a round trip without work took `trip_ms`."""
         from qdeck.adapters.native.applying import NativeApplier
 
         return NativeApplier(context, keep_ms, trip_ms)
 
     def undoer(self, batch: str, queues: Sequence[str], target: str | None = None) -> Undoer:
-        """What undoes a batch in these queues; `target` is the queue to which it moved jobs."""
+        """Return what undoes a batch in these queues; `target` is the queue to which it moved jobs."""
         from qdeck.adapters.native.undoing import NativeUndoer
 
         return NativeUndoer(batch, queues, target)
 
     def take_counts(self, queue: str, gathering: Gathering, now: int) -> Program[bool]:
-        """Take the groups of dead letters that a queue counts by itself; false where they are not all of them."""
+        """Add the groups of dead letters that a queue counts by itself; return false if they are incomplete."""
         from qdeck.adapters.native import groups
 
         return groups.take_counts(QueueRef(self.name, queue), gathering, now)
 
     def planned_outcomes(self, planned: PlannedEntries) -> Program[list[Outcome | None]]:
-        """What happened to entries of a plan since it was applied; None for one that was not changed."""
+        """Return the outcomes of planned jobs since the plan was applied; None for one that was not changed."""
         from qdeck.adapters.native import outcomes
 
         return outcomes.of_planned(planned.entries)
 
     def kept_outcomes(self, batch: str, queues: Sequence[str], target: str | None) -> Program[KeptOutcomes | None]:
-        """What happened to the jobs of a batch, by what these queues keep of it."""
+        """Return the outcomes of a batch from what these queues store about it."""
         from qdeck.adapters.native import outcomes
 
         return (yield from outcomes.of_batch(batch, queues, target))
 
     def last_errors(self, queue: str, ids: Sequence[str]) -> Program[list[tuple[str, str]]]:
-        """Class and message of what jobs died of last."""
+        """Return class and message of the last errors of jobs."""
         from qdeck.adapters.native import outcomes
 
         return outcomes.last_errors(queue, ids)
@@ -254,7 +252,7 @@ class Native(Adapter):
     def stuck_pages(
         self, queues: Sequence[str], wanted: Filter | None, now: int
     ) -> Program[Sequence[tuple[str, Pages]]]:
-        """What has to be looked through for the stuck jobs of these queues."""
+        """Return the searches that find the stuck jobs of these queues."""
         from qdeck.adapters.native import stuck
 
         return [(pages.queue, pages) for pages in (yield from stuck.pages(queues, wanted, now))]

@@ -1,14 +1,14 @@
-"""How long jobs have been in their state: of few jobs exactly, of many from an even sample."""
+"""The ages of jobs in their state: exact for few jobs, from an even sample for many."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import State
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.stored_numbers import score_ms
+from qdeck._model.values import State
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 from qdeck.adapters.native.records import read_head, read_lease
@@ -34,7 +34,7 @@ class Ages:
 
 
 def measure(lists: Sequence[tuple[str, State]], now_ms: int) -> Program[list[Ages | None]]:
-    """The ages of these lists, given as queue and state; None where there is nothing, or nothing may be read."""
+    """Return the ages of these lists, by queue and state; None for an empty or unreadable one."""
     most = max(LEAST, min(MOST, BUDGET // max(1, len(lists))))
     found: list[Ages | None] = []
     step = max(1, reads.CHUNK // most)  # lists whose entries come in one round trip
@@ -44,7 +44,7 @@ def measure(lists: Sequence[tuple[str, State]], now_ms: int) -> Program[list[Age
 
 
 def _measure(lists: Sequence[tuple[str, State]], now_ms: int, most: int) -> Program[list[Ages | None]]:
-    sizes = yield from reads.ask_all([(b"ZCARD", keys.key(queue, state)) for queue, state in lists])
+    sizes = yield from reads.try_all([(b"ZCARD", keys.key(queue, state)) for queue, state in lists])
     calls: list[Command] = []
     spans: list[int] = []
     for (queue, state), size in zip(lists, sizes, strict=True):
@@ -57,7 +57,7 @@ def _measure(lists: Sequence[tuple[str, State]], now_ms: int, most: int) -> Prog
         elif isinstance(size, int) and size:
             calls.append((b"ZRANGE", key, 0, most - 1, b"WITHSCORES"))
         spans.append(len(calls) - before)
-    replies = iter((yield from reads.ask_all(calls)))
+    replies = iter((yield from reads.try_all(calls)))
     entries = [_entries([next(replies) for _ in range(span)]) for span in spans]
     since = yield from _since(lists, entries)
     return [_ages(moments, now_ms, exact=span <= 1) for moments, span in zip(since, spans, strict=True)]
@@ -70,13 +70,13 @@ def _entries(replies: Sequence[Any]) -> list[tuple[bytes, bytes]]:
 def _since(
     lists: Sequence[tuple[str, State]], entries: Sequence[list[tuple[bytes, bytes]]]
 ) -> Program[list[list[int]]]:
-    """Since when each job is in its state; where no score tells, its lease or its head does."""
+    """Return since when each job is in its state, from its score, lease or head."""
     by_field = [at for at, (_, state) in enumerate(lists) if state in _BY_FIELD and entries[at]]
     calls: list[Command] = [
         (b"HMGET", keys.key(lists[at][0], _BY_FIELD[lists[at][1]]), *(member for member, _ in entries[at]))
         for at in by_field
     ]
-    values = dict(zip(by_field, (yield from reads.ask_all(calls)), strict=True))
+    values = dict(zip(by_field, (yield from reads.try_all(calls)), strict=True))
     found: list[list[int]] = []
     for at, (_, state) in enumerate(lists):
         if at in values:

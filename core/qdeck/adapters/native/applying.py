@@ -1,4 +1,4 @@
-"""How slices of native queues are applied: by the act script, several in one round trip, as many as hold up nobody."""
+"""The applier of native queues: the act script changes several slices in one round trip, within a time limit."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 import time
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import queue_settings
 from qdeck._engine import batch_transitions, codec, keys, programs, signatures
 from qdeck._engine.batch_transitions import SliceResult
+from qdeck._formatting import duration
 from qdeck._redis import reads
+from qdeck._server import queue_settings
 from qdeck._settings.limits import used_rules
 from qdeck.adapters.applying import Applier
 from qdeck.adapters.model import Act
@@ -29,7 +30,7 @@ _DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for
 
 
 class SliceSize:
-    """How many entries go into a slice: fewer while calls hold up the server for longer than they may."""
+    """The number of entries in a slice: fewer while calls block the server for too long."""
 
     def __init__(self, trip_ms: float = math.inf) -> None:
         self.most = batch_transitions.SLICE
@@ -37,7 +38,7 @@ class SliceSize:
         self._was_long = False
 
     def took(self, count: int, ms: float) -> None:
-        """A round trip with so many entries took so long."""
+        """Take in the time that a round trip with this number of entries took."""
         self._trip_ms = min(self._trip_ms, ms)
         work_ms = ms - self._trip_ms
         before, self._was_long = self._was_long, work_ms > _LONGEST_MS
@@ -61,7 +62,7 @@ class NativeApplier(Applier):
         self._about = {"by": queue_settings.actor(), "batch": context.batch}
 
     def size(self, part: PlanSlice, most: int) -> int:
-        """Return how many entries hold up the server for no longer than they may."""
+        """Return how many entries block the server for no longer than allowed."""
         paced = min(most, self._slice_size.most)
         return paced if part.is_light else max(1, paced // 2)
 
@@ -104,18 +105,18 @@ class NativeApplier(Applier):
         )  # fmt: skip
 
     def _event_of(self, entries: Sequence[PlanEntry]) -> bytes:
-        """What is written into the history of these jobs. A purge says which of its rules took them, and their ages."""
+        """Return what is written into the history of these jobs; for a purge, with its rule and their ages."""
         context, rule = self._context, entries[0].rule
         if rule is None:
             return codec.encode_json({"reason": context.reason or f"{entries[0].verb} by an operator", **self._about})
         ages = [entry.age_s for entry in entries if entry.age_s is not None]
-        span = f": {min(ages):,.0f} to {max(ages):,.0f} s" if ages else ""
+        span = f": {duration(1000 * min(ages))} to {duration(1000 * max(ages))}" if ages else ""
         [used] = used_rules([rule], context.limits)
         told = (f"{rule} ({used.words})" if used.words else rule) + span
         return codec.encode_json({"class": "Purge", "message": told, "reason": f"purge: {told}", **self._about})
 
     def deliver(self, *, at_end: bool) -> Program[None]:
-        """Empty the outboxes of the queues that have much for others; at the end, all of them."""
+        """Empty the outboxes that are long; at the end, all of them."""
         queues = [queue for queue, length in self._outbox.items() if at_end or length >= _DELIVER_FROM]
         for queue in queues:
             yield from programs.deliver_all(queue)

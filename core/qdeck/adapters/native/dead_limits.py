@@ -1,13 +1,13 @@
-"""How near dead letters are to the limits of their queue, beyond which the oldest are dropped."""
+"""The headroom of dead letters: how near a queue is to its limits, beyond which the oldest are removed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import State
 from qdeck._engine import keys
 from qdeck._engine.stored_numbers import digits, score_ms
+from qdeck._model.values import State
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 
@@ -34,12 +34,12 @@ class Headroom:
 
 
 def read_headroom(queues: Sequence[str]) -> Program[list[Headroom]]:
-    """The headroom of these queues; one that cannot be read is left out."""
+    """Return the headroom of these queues, without those that cannot be read."""
     calls: list[Command] = []
     for queue in queues:
         calls.append((b"HMGET", keys.key(queue, "meta"), "dead_max", "dead_ttl", "dead_letter", "n:dropped_dead"))
         calls.append((b"ZRANGE", keys.key(queue, State.DEAD), 0, 0, b"WITHSCORES"))
-    replies = yield from reads.ask_all(calls)
+    replies = yield from reads.try_all(calls)
     found = []
     for queue, meta, oldest in zip(queues, replies[::2], replies[1::2], strict=True):
         if is_error(meta) or is_error(oldest):

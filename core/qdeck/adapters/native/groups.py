@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import payload
-from qdeck._deck.model import State
-from qdeck._deck.queue_ref import QueueRef
 from qdeck._engine import keys
 from qdeck._engine.stored_numbers import require_integer
+from qdeck._model import payload
+from qdeck._model.queue_ref import QueueRef
+from qdeck._model.values import State
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 from qdeck.adapters.groups import PART_MS, TREND, CountedGroup, Gathering
@@ -27,7 +27,7 @@ _MOST_TREND: Final = 20_000  # dead letters that are read for the trends
 
 
 class GroupWalk:
-    """A walk over the dead letters of one queue, page by page, for whoever shows what was found so far."""
+    """Counts the dead letters of one queue page by page, so that intermediate results can be shown."""
 
     def __init__(self, queue: str, now_ms: int, gathering: Gathering, wanted: Filter | None = None) -> None:
         needs = Needs.of(wanted, now_ms, State.DEAD, always=("error",))
@@ -37,11 +37,11 @@ class GroupWalk:
 
     @property
     def scanned(self) -> int:
-        """How many were looked at."""
+        """The number of dead letters that were read."""
         return self._walk.scanned
 
     def page(self) -> Program[int]:
-        """Counts the next page and returns its size; afterwards `over` tells whether it was the last."""
+        """Count the next page and return its size; `over` is then whether it was the last."""
         rows = yield from self._walk.page()
         self.over = rows is None
         for row in rows or ():
@@ -50,7 +50,7 @@ class GroupWalk:
 
 
 def take_counts(queue: QueueRef, gathering: Gathering, now: int) -> Program[bool]:
-    """Takes the counts that the queue keeps; false when they are not those of all of its dead letters."""
+    """Take the counts that the queue keeps; return false if they do not cover all of its dead letters."""
     for _ in range(_TRIES):
         counted = yield from _read_counts([queue.name])
         if counted:
@@ -65,7 +65,7 @@ def take_counts(queue: QueueRef, gathering: Gathering, now: int) -> Program[bool
 
 
 def read_counted(adapter: str, queues: Sequence[str]) -> Program[dict[str, Groups]]:
-    """The groups of each of these queues as it counts them, without trends, in a few round trips for all of them.
+    """Return the groups that each of these queues counts, without trends, in a few round trips for all of them.
 
     A queue that does not count all of its dead letters, or whose numbers moved while they were read, is left out.
     """
@@ -82,12 +82,12 @@ def read_counted(adapter: str, queues: Sequence[str]) -> Program[dict[str, Group
 
 
 def _read_counts(queues: Sequence[str]) -> Program[dict[str, list[CountedGroup]]]:
-    """The counts of the queues that count all of their dead letters, and whose numbers did not move meanwhile."""
+    """Return the counts of the queues that count all of their dead letters, and did not change meanwhile."""
     calls: list[Command] = []
     for queue in queues:
         dead = keys.key(queue, "dead")
         calls += [(b"ZCARD", dead), (b"HGETALL", keys.key(queue, "groups")), (b"ZCARD", dead)]
-    replies = yield from reads.ask_all(calls)
+    replies = yield from reads.try_all(calls)
     counted: dict[str, list[CountedGroup]] = {}
     for queue, before, flat, after in zip(queues, replies[::3], replies[1::3], replies[2::3], strict=True):
         if not any(map(is_error, (before, flat, after))):
@@ -98,7 +98,7 @@ def _read_counts(queues: Sequence[str]) -> Program[dict[str, list[CountedGroup]]
 
 
 def _read_samples(counted: Mapping[str, Sequence[CountedGroup]], now: int) -> Program[dict[tuple[str, bytes], Row]]:
-    """The one of each group that died last, where it is a dead letter still."""
+    """Return the newest dead letter of each group, if it is still dead."""
     filled = {queue: groups for queue, groups in counted.items() if groups}
     places = yield from reads.fetch_all(
         [(b"ZMSCORE", keys.key(queue, "dead"), *(group.sample for group in some)) for queue, some in filled.items()]
@@ -116,7 +116,7 @@ def _read_samples(counted: Mapping[str, Sequence[CountedGroup]], now: int) -> Pr
 
 
 def _trends(queue: str, now: int) -> Program[dict[bytes, list[int]]]:
-    """How many died in each part of the last hour, by the digests of their groups; nothing when that were too many."""
+    """Return how many died in each part of the last hour, by the digests of their groups; none if too many."""
     since = now - TREND * PART_MS + 1
     count = yield (b"ZCOUNT", keys.key(queue, "dead"), since, now)
     found: dict[bytes, list[int]] = {}
@@ -134,7 +134,7 @@ def _trends(queue: str, now: int) -> Program[dict[bytes, list[int]]]:
 
 
 def read_groups(flat: Sequence[bytes]) -> list[CountedGroup]:
-    """The groups in a reply with all that a queue counts; what cannot be read is left out."""
+    """Return the groups in a reply with all that a queue counts, without what cannot be read."""
     return [group for digest, raw in reads.pairs(flat) if (group := _read_group(digest, raw)) is not None]
 
 

@@ -1,10 +1,10 @@
-"""The health of native queues in numbers: ages by an even sample, what is late or stuck, records of no job."""
+"""The numbers for the health of native queues: ages from a sample, late and stuck jobs, orphaned records."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._deck.model import State
+from qdeck._model.values import State
 from qdeck.adapters.model import AdapterHealth, StateHealth
 from qdeck.adapters.native import ages
 from qdeck.adapters.native import orphans as records
@@ -12,13 +12,13 @@ from qdeck.adapters.native import orphans as records
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.model import QueueRow
+    from qdeck._model.values import QueueRow
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
 
 
 def measure(rows: Sequence[QueueRow], now: int, orphans: Limits | None) -> Program[AdapterHealth]:
-    """Return the numbers of the states that hold jobs, and how many records are of no job where that is asked for."""
+    """Return the numbers of the states that hold jobs, and the number of orphaned records if it is wanted."""
     notices: list[str] = []
     lists = [(row, state) for row in rows for state in State if getattr(row, state.value)]
     measured = yield from ages.measure([(row.name, state) for row, state in lists], now)

@@ -1,14 +1,14 @@
-"""All about one job, and where a job is."""
+"""The details of one job, and the locations of a job."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import payload
-from qdeck._deck.model import JobDetail, JobLocation
 from qdeck._engine import codec, keys
 from qdeck._engine.stored_numbers import digits
 from qdeck._errors import UnknownJob
+from qdeck._model import payload
+from qdeck._model.values import JobDetail, JobLocation
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
 from qdeck._redis.errors import good, is_error
@@ -25,7 +25,7 @@ _PARTS: Final = ("head", "attempts", "lease", "error", "body", "result", "log")
 
 
 def by_id(queue: str, job_ids: Sequence[str], now: int = 0) -> Program[list[Row | None]]:
-    """Where these jobs are; a job that moves between two of the reads is looked for again."""
+    """Return where these jobs are; a job that moves between two reads is searched again."""
     found: dict[str, Row] = {}
     missing = list(dict.fromkeys(job_ids))
     for _ in range(3):
@@ -33,7 +33,7 @@ def by_id(queue: str, job_ids: Sequence[str], now: int = 0) -> Program[list[Row 
             (b"ZSCORE", keys.key(queue, state), raw_of(job_id)) for job_id in missing for state in ALL_STATES
         ]
         heads: list[Command] = [(b"HEXISTS", keys.key(queue, "head"), raw_of(job_id)) for job_id in missing]
-        replies = yield from reads.ask_all([*calls, *heads])
+        replies = yield from reads.try_all([*calls, *heads])
         there = replies[len(calls) :]
         again = []
         for at, job_id in enumerate(missing):
@@ -51,13 +51,13 @@ def by_id(queue: str, job_ids: Sequence[str], now: int = 0) -> Program[list[Row 
 
 
 def read_job(queue: str, job_id: str) -> Program[JobDetail]:
-    """All about one job; raises `UnknownJob` where there is none."""
+    """Return the details of one job; raise `UnknownJob` if it does not exist."""
     now = yield from reads.clock()
     [row] = yield from by_id(queue, [job_id], now)
     if row is None:
         raise UnknownJob(
             f"there is no job {job_id!r} in queue {queue!r}",
-            hint=f"qdeck find {job_id} looks in every queue; what ended is kept for a while only",
+            hint=f"Run qdeck find {job_id} to search every queue; ended jobs are kept for a limited time.",
         )
     after, field = keys.key(queue, "after"), raw_of(job_id)
     sizes = yield [(b"HSTRLEN", keys.key(queue, part), field) for part in _PARTS]
@@ -126,7 +126,7 @@ def _words(raw: bytes | None) -> list[str]:
 
 
 def _dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[list[str], bool]]:
-    """Who waits for a job: the newest part of the list, and the parts behind it."""
+    """Return the dependents of a job: the newest part of the list, and the parts behind it."""
     words = _words(first)
     if not words:
         return [], False
@@ -141,13 +141,13 @@ def _dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[l
 
 
 def find(names: Sequence[str], job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
-    """In which queues there is a job of this id, and in what state. Queues that cannot be read are in `unread`."""
+    """Return the queues with a job of this id, and its states; add queues that cannot be read to `unread`."""
     found: list[JobLocation] = []
     field = raw_of(job_id)
     calls: list[Command] = []
     for name in names:
         calls += [(b"HEXISTS", keys.key(name, "head"), field), (b"ZSCORE", keys.key(name, "done"), field)]
-    replies = yield from reads.ask_all(calls)
+    replies = yield from reads.try_all(calls)
     for at, name in enumerate(names):
         head, done = replies[2 * at : 2 * at + 2]
         if not (is_error(head) or is_error(done) or head or done is not None):

@@ -1,17 +1,17 @@
-"""Lists of jobs, page by page, and jobs by their ids: what is read of each is as little as its reader needs."""
+"""Pages of jobs, and jobs by their ids; only what the caller needs is read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from qdeck._deck.job_values import read_lengths, read_values
-from qdeck._deck.model import Page, State
 from qdeck._engine import keys
 from qdeck._errors import InvalidOption
+from qdeck._model.values import Page, State
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
 from qdeck.adapters.model import ALL, Part, Want
 from qdeck.adapters.native import SLICE, newest_first
+from qdeck.adapters.native.job_values import read_lengths, read_values
 from qdeck.adapters.native.records import MOST_SHOWN, Row
 from qdeck.adapters.native.walk import Needs, Walk, put
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NativeCursor(NamedTuple):
-    """How far a walk through a list came: behind this entry."""
+    """The position of a walk through a list: behind this entry."""
 
     state: str
     score: str
@@ -31,10 +31,10 @@ class NativeCursor(NamedTuple):
 
     @classmethod
     def read(cls, cursor: str) -> NativeCursor:
-        """The place that a cursor names."""
+        """Return the position of a cursor."""
         words = cursor.split(" ", 2)
         if len(words) != 3 or words[0] not in keys.PARTS:
-            raise InvalidOption(f"{cursor!r} is no cursor of a list of jobs", hint="pass one that a page gave")
+            raise InvalidOption(f"{cursor!r} is not a cursor of a list of jobs", hint="Use the cursor of a page.")
         return cls(*words)
 
 
@@ -49,7 +49,7 @@ def page(
     most: int = SLICE,
     now: int | None = None,
 ) -> Program[Page]:
-    """The next page of the jobs in these states, one state after the other: at most `most` entries are looked at."""
+    """Return the next page of the jobs in these states, one state after the other; at most `most` are read."""
     now = (yield from reads.clock()) if now is None else now
     place = None if cursor is None else NativeCursor.read(cursor)
     left = list(states) if place is None else list(states)[list(states).index(place.state) :]

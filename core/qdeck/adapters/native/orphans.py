@@ -1,12 +1,13 @@
-"""Records of no job: a purge goes through those of one queue, and health counts them over all queues at once."""
+"""Orphaned records: a purge takes those of one queue, and health counts those of all queues."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import NO_STATE
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
+from qdeck._formatting import duration
+from qdeck._model.values import NO_STATE
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST, is_error
 from qdeck.adapters.native import ALL_STATES
@@ -16,7 +17,7 @@ from qdeck.adapters.plans import Pages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from qdeck._deck.model import QueueRow
+    from qdeck._model.values import QueueRow
     from qdeck._redis.commands import Command, Program
     from qdeck._settings.limits import Limits
     from qdeck.adapters.plans import Search
@@ -31,7 +32,7 @@ _Ids = dict[str, set[bytes]]  # queue → ids
 
 
 class Orphans(Pages):
-    """Fields kept for a job that is in no state: each is found once, at the first of the hashes that has it."""
+    """Fields stored for a job that is in no state, each found once, in the first hash that has it."""
 
     def __init__(self, queue: str, search: Search) -> None:
         super().__init__()
@@ -39,7 +40,7 @@ class Orphans(Pages):
         self._part, self._cursor = 0, b"0"
 
     def page(self) -> Program[list[Row] | None]:
-        """Those among the next fields."""
+        """Return the orphaned ones among the next fields."""
         if self._part == len(PARTS):
             return None
         part, queue = self._part, self.queue
@@ -60,7 +61,7 @@ class Orphans(Pages):
             Row(queue, NO_STATE, raw, b"", self._now, True, _made_ms(raw, head))
             for raw, head in zip(homeless, heads, strict=True)
         ]
-        # One whose age nobody knows is no younger than this purge, and would otherwise stay for ever.
+        # A record of unknown age is not newer than this purge, and would otherwise never be removed.
         limit = self._limits.ms("max_orphaned_age")
         return [row for row in rows if row.since is None or self._now - row.since > limit]
 
@@ -71,39 +72,39 @@ class Orphans(Pages):
         return sorted((yield from _confirmed(found)).get(self.queue, ()))
 
     def why(self, row: Any) -> tuple[float | None, str] | None:
-        """How long ago it was made."""
+        """Return how long ago it was created, and the reason."""
         if row.since is None:
-            return None, "a record of no job, of unknown age"
-        age = (self._now - row.since) / 1000
-        return age, f"a record of no job, made {age:,.0f} s ago, over {self._limits.words('max_orphaned_age')}"
+            return None, "orphaned record of unknown age"
+        age_ms, over = self._now - row.since, self._limits.words("max_orphaned_age")
+        return age_ms / 1000, f"orphaned record, created {duration(age_ms)} ago, over {over}"
 
 
 def count(rows: Sequence[QueueRow], limits: Limits, now_ms: int, notices: list[str]) -> Program[int | None]:
-    """How many there are that are old enough to be purged; None, with a notice, where that cannot be known."""
+    """Return how many are old enough to be purged; None, with a notice, if that cannot be known."""
     try:
         sizes = yield from _sizes(rows)
         fields = sum(sizes.values())
         if fields > MOST_FIELDS:
-            notices.append(f"records of no job are not counted: {fields:,} to look through (qdeck purge does)")
+            notices.append(f"orphaned records are not counted among {fields:,} records; qdeck purge reads all of them")
             return None
         homeless = yield from _homeless(rows, sizes)
         return (yield from _count_old(homeless, limits, now_ms))
     except LOST:
         raise
     except QdeckError as error:
-        notices.append(f"records of no job are not counted: {error}")
+        notices.append(f"orphaned records are not counted: {error}")
         return None
 
 
 def _sizes(rows: Sequence[QueueRow]) -> Program[dict[tuple[str, str], int]]:
-    """The sizes of the hashes that are there."""
+    """Return the sizes of the hashes that exist."""
     places = [(row.name, part) for row in rows for part in PARTS]
     replies = yield from reads.fetch_all([(b"HLEN", keys.key(name, part)) for name, part in places])
     return {place: size for place, size in zip(places, replies, strict=True) if size}
 
 
 def _homeless(rows: Sequence[QueueRow], sizes: Mapping[tuple[str, str], int]) -> Program[_Ids]:
-    """Ids with a record and no state. The states that hold jobs are asked first: there most are found."""
+    """Return ids with a record and no state. The states with jobs come first: most ids are found there."""
     usual = {row.name: [state for state in ALL_STATES if getattr(row, state)] for row in rows}
     homeless: _Ids = {}
     left = [(name, part, b"0") for name, part in sizes]
@@ -120,7 +121,7 @@ def _homeless(rows: Sequence[QueueRow], sizes: Mapping[tuple[str, str], int]) ->
 
 
 def _confirmed(homeless: _Ids) -> Program[_Ids]:
-    """Those of these ids that are in no state at all. Twice: a job may have moved between two reads."""
+    """Return the ids that are in no state, checked twice: a job may have moved between two reads."""
     every = dict.fromkeys(homeless, ALL_STATES)
     homeless = yield from _outside(homeless, every)
     return (yield from _outside(homeless, every))
@@ -131,7 +132,7 @@ def _scan(places: Sequence[tuple[str, str, bytes]]) -> Program[list[tuple[list[b
     calls: list[Command] = [
         (b"HSCAN", keys.key(name, part), cursor, b"COUNT", _SLICE, b"NOVALUES") for name, part, cursor in places
     ]
-    replies, step = (yield from reads.ask_all(calls)), 1
+    replies, step = (yield from reads.try_all(calls)), 1
     if any(map(is_error, replies)):  # a server that cannot leave the values out
         plain = [(*call[:4], _SLICE // 10) for call in calls]
         replies, step = (yield from reads.fetch_all(plain)), 2
@@ -144,7 +145,7 @@ def _scan(places: Sequence[tuple[str, str, bytes]]) -> Program[list[tuple[list[b
 
 
 def _outside(ids: Mapping[str, Iterable[bytes]], states: Mapping[str, Sequence[str]]) -> Program[_Ids]:
-    """Those of these ids that are in none of their queue's states."""
+    """Return the ids that are in none of their queue's states."""
     batches = [
         (name, batch[at : at + _SLICE])
         for name, batch in ((name, sorted(some)) for name, some in ids.items())
@@ -159,7 +160,7 @@ def _outside(ids: Mapping[str, Iterable[bytes]], states: Mapping[str, Sequence[s
 
 
 def _count_old(homeless: _Ids, limits: Limits, now_ms: int) -> Program[int]:
-    """How many are over the threshold; one whose age nobody knows is."""
+    """Return how many are over the threshold, including those of unknown age."""
     named = [(name, one) for name, some in homeless.items() for one in some]
     heads = yield from reads.fetch_all([(b"HGET", keys.key(name, "head"), one) for name, one in named])
     limit = limits.ms("max_orphaned_age")
@@ -168,7 +169,7 @@ def _count_old(homeless: _Ids, limits: Limits, now_ms: int) -> Program[int]:
 
 
 def _made_ms(job_id: bytes, head_text: bytes | None) -> int | None:
-    """When a record was made: its head tells, or its id, if it is one of ours."""
+    """Return when a record was created, from its head, or from an id that qdeck generated."""
     head = read_head(head_text)
     if head is not None:
         return head.enqueued_ms

@@ -1,14 +1,14 @@
-"""What happened to native jobs after an operation: by their states, and by what their queues keep of the batch."""
+"""The outcomes of native jobs after an operation, from their states and from what queues store of the batch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.job_values import read_values
-from qdeck._deck.masking import mask_text
 from qdeck._engine import codec, keys, programs
+from qdeck._model.masking import mask_text
 from qdeck._redis.commands import raw_of
 from qdeck.adapters.model import Outcome
+from qdeck.adapters.native.job_values import read_values
 from qdeck.adapters.outcomes import KeptOutcomes
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.plans import PlanEntry
 
-MOST: Final = 20_000  # jobs of a batch that are looked for
+MOST: Final = 20_000  # jobs of a batch that are looked up
 MOST_ERRORS: Final = 500  # of those that died again: what they died of
 _SLICES: Final = 10  # of what a batch keeps, in one round trip
 _OUTCOMES: Final = {
@@ -36,7 +36,7 @@ def of_planned(entries: Sequence[PlanEntry]) -> Program[list[Outcome | None]]:
 
 
 def of_batch(batch: str, queues: Sequence[str], target: str | None) -> Program[KeptOutcomes]:
-    """Return what happened to the jobs of a batch, which moved them to `target`; of more than a bound, to the first."""
+    """Return the outcomes of a batch, which moved its jobs to `target`; of very many jobs, those of the first."""
     found = KeptOutcomes()
     for queue in queues:
         slices = yield (b"HGET", keys.undo_key(queue, batch), b"slices")

@@ -1,17 +1,17 @@
-"""What a plan looks for in the lists of a native queue, and what an act on those jobs comes to."""
+"""The searches of a plan in the lists of a native queue, and the effects of verbs on those jobs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.job_values import read_lengths
-from qdeck._deck.model import State
-from qdeck._deck.reasons import Caution, CautionCode, SkipCode
 from qdeck._engine import codec, keys
-from qdeck._redis.commands import ask
+from qdeck._model.reasons import Caution, CautionCode, SkipCode
+from qdeck._model.values import State
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import good, is_error
 from qdeck.adapters.native import SLICE, stuck
 from qdeck.adapters.native.job import by_id
+from qdeck.adapters.native.job_values import read_lengths
 from qdeck.adapters.native.records import Row, reaches_no_secret
 from qdeck.adapters.native.walk import Needs, Walk, fill, put
 from qdeck.adapters.plans import Pages, Weighed
@@ -19,7 +19,7 @@ from qdeck.adapters.plans import Pages, Weighed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from qdeck._deck.model import WorkerRow
+    from qdeck._model.values import WorkerRow
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.plans import Search
 
@@ -34,7 +34,7 @@ _TIMED: Final = (State.DEAD, State.DONE, State.CANCELLED)
 
 
 class Owners:
-    """The workers that live, for one plan: they are read once, where something asks for them."""
+    """The live workers, read once for a plan, when they are first needed."""
 
     def __init__(self) -> None:
         self._read: tuple[Mapping[str, WorkerRow] | None] | None = None
@@ -47,7 +47,7 @@ class Owners:
 
 
 def pages(queue: str, search: Search) -> Program[list[Pages]]:
-    """What is looked for in a queue, list by list."""
+    """The search in a queue, list by list."""
     now, wanted, rule = search.now, search.wanted, search.rule
     owners = search.prepared or Owners()
     if rule is not None and rule.code:
@@ -94,7 +94,7 @@ def pages(queue: str, search: Search) -> Program[list[Pages]]:
 
 
 def weigh(verb: str, rows: Sequence[Row], reasons: Sequence[str] = ()) -> Program[Weighed]:
-    """The versions of jobs of one queue and state, their bytes where they go away, and what hangs on them."""
+    """Return the versions of jobs of one queue and state, their bytes if they are removed, and their dependents."""
     queue, state = rows[0].queue, rows[0].state
     # A filter reads heads before all else, so that what it looked at is not older than the version.
     heads = [row.head_raw for row in rows]
@@ -122,12 +122,12 @@ def weigh(verb: str, rows: Sequence[Row], reasons: Sequence[str] = ()) -> Progra
 def _look_around(
     queue: str, state: str, rows: Sequence[Row], verb: str, weighed: Weighed, *, sized: bool
 ) -> Program[None]:
-    """Reads what the filter did not: heads, who waits, and for what goes away its size."""
+    """Reads what the filter did not: heads, dependents, and the sizes of jobs that are removed."""
     ids = [row.raw_id for row in rows]
     calls: list[Command] = [(b"HMGET", keys.key(queue, "head"), *ids), (b"HLEN", keys.key(queue, "after"))]
     if state == State.RUNNING:
         calls.append((b"HMGET", keys.key(queue, "lease"), *ids))
-    heads, after, *more = yield ask(*calls)
+    heads, after, *more = yield with_errors(*calls)
     if more:
         put(rows, "lease", good(more[0]))
     heads = good(heads)
@@ -145,7 +145,7 @@ def _look_around(
         weighed.bytes = [0] * len(ids)
         return
     sizes = [len(head or b"") for head in heads]
-    filled = yield ask(*((b"HLEN", keys.key(queue, part)) for part in _SIZED))
+    filled = yield with_errors(*((b"HLEN", keys.key(queue, part)) for part in _SIZED))
     for part, count in zip(_SIZED, filled, strict=True):
         if is_error(count) or not count:
             continue
@@ -165,7 +165,7 @@ def _is_stuck(owners: Mapping[str, WorkerRow] | None, now: int) -> Callable[[Row
 
 
 class Named(Pages):
-    """Jobs that are named, wherever they are; of those in `ids` of the search it is told what became of each."""
+    """Named jobs, in any state; each of the search's `ids` is either found or reported with the reason."""
 
     def __init__(self, queue: str, search: Search, ids: Sequence[str], states: Sequence[str]) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class Named(Pages):
         self._ready: list[list[Row]] = []
 
     def page(self) -> Program[list[Row] | None]:
-        """The jobs of one state among the next names."""
+        """Return the jobs of one state among the next names."""
         while not self._ready:
             if not self._ids:
                 return None

@@ -1,11 +1,12 @@
-"""The rules of a purge of native queues, and the two that no filter can express: lost leases and orphaned records."""
+"""The purge rules of native queues, two of which are not filters: lost leases and orphaned records."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import NO_STATE, State
-from qdeck._deck.reasons import SkipCode
+from qdeck._formatting import duration
+from qdeck._model.reasons import SkipCode
+from qdeck._model.values import NO_STATE, State
 from qdeck.adapters.native.records import read_lease
 from qdeck.adapters.native.walk import Needs, Walk
 from qdeck.adapters.plans import Rule
@@ -13,7 +14,7 @@ from qdeck.adapters.plans import Rule
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._deck.model import WorkerRow
+    from qdeck._model.values import WorkerRow
     from qdeck._settings.limits import Limits
     from qdeck.adapters.plans import Search
 
@@ -55,7 +56,7 @@ def purge_verb(rule: str, limits: Limits) -> str:
 
 
 class Ownerless(Walk):
-    """Jobs whose lease ended long ago: their age is that of being without an owner."""
+    """Jobs whose lease expired long ago; their age is the time since then."""
 
     def __init__(self, queue: str, search: Search, owners: Mapping[str, WorkerRow] | None) -> None:
         self._limits, self._owners = search.limits, owners
@@ -64,7 +65,7 @@ class Ownerless(Walk):
         super().__init__(queue, State.RUNNING, needs, search.now, highest=limit_ms - 1)
 
     def why(self, row: Any) -> tuple[float | None, str] | SkipCode | None:
-        """How long it has no owner, and whether its last one lives."""
+        """Return how long it has no owner, and whether its last worker is alive."""
         lease = read_lease(row.lease_raw)
         if lease is None:
             return SkipCode.NO_LEASE
@@ -73,5 +74,6 @@ class Ownerless(Walk):
         if self._owners is not None:
             known = self._owners.get(lease.worker)
             lives = known is not None and known.alive
-            owner = f"its worker {lease.worker} " + ("lives and does not renew it" if lives else "is gone")
-        return age, f"its lease ran out {age:,.0f} s ago, over {self._limits.words('max_pending_age')}; {owner}"
+            owner = f"its worker {lease.worker} " + ("is alive but does not renew it" if lives else "is gone")
+        over = self._limits.words("max_pending_age")
+        return age, f"its lease expired {duration(1000 * age)} ago, over {over}; {owner}"

@@ -1,7 +1,7 @@
-"""One queue looked at closely: how long its jobs wait, run and take, how large they are, and what its dead died of.
+"""The details of one queue: waiting and running times, payload sizes, and errors of dead letters.
 
-Nothing here is kept for this purpose. It is found in a bounded part of what is there anyway, so each number
-says of how many jobs it is.
+Nothing is stored for this purpose: the numbers are from a bounded sample of the jobs, so each number has its sample
+size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.stored_numbers import clamped
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.native import records
 from qdeck.adapters.native.groups import read_groups
@@ -42,7 +42,7 @@ class Spread:
 
     @classmethod
     def over(cls, durations: Sequence[int], of: int) -> Spread | None:
-        """The spread of some durations; none of none."""
+        """Return the spread of some durations; None without any."""
         found = sorted(max(0, ms) for ms in durations)
         if not found:
             return None
@@ -60,7 +60,7 @@ class Died:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseUp:
-    """A queue of qdeck's own at one moment.
+    """The details of a native queue at one moment.
 
     `waiting` is how long those that are ready have waited, `running` how long those that run have run, `done` the time
     from enqueued to done of those that ended last (with their delay, where they had one). `died` is None where the
@@ -77,10 +77,10 @@ class CloseUp:
 
 
 def read_close_up(queue: str) -> Program[CloseUp]:
-    """A queue close up, in five round trips and some hundred entries at most, however long it is."""
+    """Return the details of a queue, in five round trips and some hundred entries at most."""
     now = yield from reads.clock()
     ready, running, done, dead, body = (keys.key(queue, part) for part in ("ready", "running", "done", "dead", "body"))
-    replies = yield ask(
+    replies = yield with_errors(
         (b"ZCARD", ready), (b"ZRANGE", ready, 0, MOST - 1, b"WITHSCORES"), (b"ZRANGE", ready, -1, -1, b"WITHSCORES"),
         (b"ZCARD", running), (b"ZRANGE", running, 0, MOST - 1),
         (b"ZCARD", done), (b"ZREVRANGE", done, 0, MOST - 1, b"WITHSCORES"),
@@ -118,7 +118,7 @@ def _details(
         calls.append((b"HMGET", keys.key(queue, "lease"), *running))
     if done:
         calls.append((b"HMGET", keys.key(queue, "head"), *done))
-    replies = yield from reads.ask_all(calls)
+    replies = yield from reads.try_all(calls)
     heads: list[bytes | None] = _values(replies.pop(), len(done)) if done else []
     leases: list[bytes | None] = _values(replies.pop(), len(running)) if running else []
     sizes = [size for size in replies if isinstance(size, int)]
@@ -148,7 +148,7 @@ def _waiting(
         if one_priority
         else [count * place // _PLACES for place in range(_PLACES)]
     )
-    replies = yield from reads.ask_all([(b"ZRANGE", key, rank, rank, b"WITHSCORES") for rank in ranks])
+    replies = yield from reads.try_all([(b"ZRANGE", key, rank, rank, b"WITHSCORES") for rank in ranks])
     found = [now - _since(reply[1]) for reply in replies if not is_error(reply) and reply]
     if not one_priority:
         return Spread.over(found, count)

@@ -1,4 +1,4 @@
-"""What a queue keeps about a job: read lazily while very many are looked at, or in whole as the record that is shown.
+"""The stored values of a job: decoded lazily while very many are read, or in full as the record that is shown.
 
 Pure, no reading.
 """
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from qdeck._deck import payload
-from qdeck._deck.model import NATIVE, HistoryEvent, JobFailure, JobRecord, State
-from qdeck._deck.queue_details import stuck_since
-from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec, keys, stored_numbers
 from qdeck._engine.codec import BAND, Attempts, Event, JobHead, JobLease
 from qdeck._engine.stored_numbers import clamped, digits
+from qdeck._model import payload
+from qdeck._model.reasons import Stuck, StuckCode
+from qdeck._model.values import NATIVE, HistoryEvent, JobFailure, JobRecord, State
+from qdeck._server.queue_details import stuck_since
 
 if TYPE_CHECKING:
     from qdeck._filter import Filter
@@ -50,7 +50,7 @@ _NO_ATTEMPTS: Final = Attempts()  # in place of attempts that cannot be read
 
 
 def read_head(raw: bytes | None) -> JobHead | None:
-    """A head; one that cannot be read is none."""
+    """Return a head; None if it cannot be read."""
     try:
         return None if raw is None else codec.read_head(raw)
     except (ValueError, IndexError):
@@ -58,7 +58,7 @@ def read_head(raw: bytes | None) -> JobHead | None:
 
 
 def read_attempts(raw: bytes | None) -> Attempts:
-    """The attempts; what cannot be read counts for nothing."""
+    """Return the attempts; 0 if they cannot be read."""
     try:
         return codec.read_attempts(raw)
     except (ValueError, TypeError):
@@ -68,7 +68,7 @@ def read_attempts(raw: bytes | None) -> Attempts:
 def _problem(
     row: Row, head: JobHead | None, attempts: Attempts, lease: JobLease | None, events: list[Event]
 ) -> str | None:
-    """What of a job cannot be read, of what was read of it."""
+    """Return which of the values of a job cannot be read."""
     broken = ["head"] if row.head_raw is not None and head is None else []
     broken += ["lease"] if row.lease_raw is not None and lease is None else []
     broken += ["attempts"] if attempts is _NO_ATTEMPTS else []
@@ -80,7 +80,7 @@ def _problem(
 
 
 def read_lease(raw: bytes | None) -> JobLease | None:
-    """A lease; one that cannot be read is none."""
+    """Return a lease; None if it cannot be read."""
     try:
         return None if raw is None else codec.read_lease(raw)
     except (ValueError, IndexError):
@@ -88,12 +88,12 @@ def read_lease(raw: bytes | None) -> JobLease | None:
 
 
 def job_key(queue: str, job_id: str) -> str:
-    """The exact identity of a job: no part of it can hold a `/`."""
+    """Return the exact identity of a job; no part of it can contain a `/`."""
     return f"native/{queue}/{job_id}"
 
 
 def facts(row: Row) -> dict[str, Any]:
-    """The fields of a record."""
+    """Return the fields of a record."""
     head, attempts, lease = read_head(row.head_raw), read_attempts(row.attempts_raw), read_lease(row.lease_raw)
     events = codec.read_events(row.error_raw) if row.error_raw else []
     cause = None if row.state == State.DONE else last_cause(events)
@@ -131,7 +131,7 @@ def facts(row: Row) -> dict[str, Any]:
 
 
 def _stuck(row: Row, head: JobHead | None, events: list[Event]) -> Stuck | None:
-    """Why it does not move, as far as the job itself tells: whether its worker lives is known to none of its fields."""
+    """Return why it is stuck, from its own fields; whether its worker is alive is not among them."""
     if row.state == State.DELAYED and events and events[-1].kind == codec.UNKNOWN_TASK:
         return Stuck(code=StuckCode.UNKNOWN_TASK, seconds=max(0, row.now - events[-1].at_ms) / 1000)
     found = stuck_since(row.lease_raw, row.head_raw, row.at, row.now) if row.state == State.RUNNING else None
@@ -142,7 +142,7 @@ def _stuck(row: Row, head: JobHead | None, events: list[Event]) -> Stuck | None:
 
 
 def make_record(row: Row) -> JobRecord:
-    """The record of a list."""
+    """Return the record for a list."""
     return JobRecord(**facts(row))
 
 
@@ -180,7 +180,7 @@ def _failed(row: Row, events: list[Event]) -> int | None:
 
 
 def last_cause(events: list[Event]) -> JobFailure | None:
-    """The last thing that went wrong."""
+    """Return the last failure."""
     for event in reversed(events):
         if event.kind in _CAUSES:
             return _failure(event)
@@ -222,7 +222,7 @@ def _times(count: Any) -> str:
 
 
 def history(row: Row, head: JobHead | None, lease: JobLease | None) -> tuple[HistoryEvent, ...]:
-    """All that happened to a job, oldest first, with its making and its present state as events of their own."""
+    """Return the history of a job, oldest first, with its creation and its present state as events."""
     found = [_event(event.at_ms, event.kind, payload.mask(event.data)) for event in codec.read_events(row.error_raw)]
     if head is not None:
         found.insert(0, _event(head.enqueued_ms, "enqueued", {}))

@@ -1,17 +1,17 @@
-"""Stuck jobs with the reason for each, and whether the worker that holds them lives."""
+"""Stuck jobs with their reasons, and whether their workers are alive."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import workers
-from qdeck._deck.model import State
-from qdeck._deck.queue_details import stuck_since
-from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
+from qdeck._model.reasons import Stuck, StuckCode
+from qdeck._model.values import State
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
+from qdeck._server import workers
+from qdeck._server.queue_details import stuck_since
 from qdeck.adapters.native.records import read_lease
 from qdeck.adapters.native.walk import Needs, Walk, fill
 from qdeck.adapters.plans import StuckJob
@@ -19,8 +19,8 @@ from qdeck.adapters.plans import StuckJob
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import WorkerRow
     from qdeck._filter import Filter
+    from qdeck._model.values import WorkerRow
     from qdeck._redis.commands import Program
     from qdeck.adapters.native.records import Row
 
@@ -29,7 +29,7 @@ NEEDED: Final = (*HELD, "error")
 
 
 def judge(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> StuckJob | None:
-    """Whether a running job is stuck, and why; an expired lease has its reason where the worker is known to be gone."""
+    """Return why a running job is stuck; None if it is not."""
     found = stuck_since(row.lease_raw, row.head_raw, row.at, now_ms)
     if found is None:
         return None
@@ -44,7 +44,7 @@ def judge(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> Stuc
 
 
 def _is_alive(worker: str, owners: Mapping[str, WorkerRow] | None) -> bool | None:
-    """Whether a worker lives; None where workers may not be read."""
+    """Return whether a worker is alive; None if workers may not be read."""
     if owners is None:
         return None
     owner = owners.get(worker)
@@ -62,17 +62,18 @@ def judge_refused(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int)
 
 def _stuck(row: Row, code: StuckCode, since_ms: int, worker: str | None, alive: bool | None, now_ms: int) -> StuckJob:
     record = row.full()
+    stuck_s = max(0, now_ms - since_ms) / 1000
     started = record.since_ms
     return StuckJob(
-        id=row.id, queue=row.queue, why=Stuck(code=code),
+        id=row.id, queue=row.queue, why=Stuck(code=code, seconds=stuck_s),
         age_s=None if started is None else (now_ms - started) / 1000, since_ms=since_ms,
-        stuck_s=max(0, now_ms - since_ms) / 1000, worker=worker, worker_alive=alive, task=record.task,
+        stuck_s=stuck_s, worker=worker, worker_alive=alive, task=record.task,
         attempts=record.attempts,
     )  # fmt: skip
 
 
 def read_owners(now_ms: int) -> Program[dict[str, WorkerRow] | None]:
-    """The workers that are known, or None when they may not be read."""
+    """Return the known workers; None if they may not be read."""
     try:
         return {row.id: row for row in (yield from workers.list_workers(now_ms))}
     except LOST:
@@ -92,14 +93,14 @@ class StuckPages(Walk):
         self._owners, self._judge = owners, judge_refused if refused else judge
 
     def stuck(self, row: Any) -> StuckJob | None:
-        """The job, if it is stuck; in a queue the longest stuck are first."""
+        """Return the job if it is stuck."""
         return self._judge(row, self._owners, self.now)
 
 
 def pages(queues: Sequence[str], wanted: Filter | None, now: int) -> Program[list[StuckPages]]:
-    """Return what has to be looked through for the stuck jobs of these queues."""
+    """Return the searches that find the stuck jobs of these queues."""
     owners = yield from read_owners(now)
-    refused = yield from reads.ask_all([(b"EXISTS", keys.key(queue, "unknown_tasks")) for queue in queues])
+    refused = yield from reads.try_all([(b"EXISTS", keys.key(queue, "unknown_tasks")) for queue in queues])
     return [
         StuckPages(queue, owners, wanted, now, refused=is_refused)
         for queue, some_refused in zip(queues, refused, strict=True)

@@ -1,16 +1,16 @@
-"""How a batch is undone in native queues: its slices from last to first, then what waited for its jobs."""
+"""Undo in native queues: the slices of a batch from last to first, then the dependents of its jobs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck._deck import queue_settings
-from qdeck._deck.reasons import Skip, SkipCode, skips_of
 from qdeck._engine import batch_transitions, codec, keys, programs
 from qdeck._errors import QdeckError, UsageError
+from qdeck._model.reasons import Skip, SkipCode, skips_of
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
-from qdeck.adapters.undoing import Undoer
+from qdeck._server import queue_settings
+from qdeck.adapters.undoing import KeptUndo, Undoer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _BYTES: Final = 16 * 1024  # kept of the slices of one round trip: about what is
 
 
 class _Reached(NamedTuple):
-    """What a batch left in a queue: slices of its own, of dependents that died and of those that went on."""
+    """What a batch stored in a queue: its own slices, those of dependents that died and of those that continued."""
 
     slices: int
     fallen: int
@@ -34,7 +34,7 @@ class _Reached(NamedTuple):
     outbox: int
 
     def places(self, queue: str) -> Iterator[_UndoSlice]:
-        """The slices of its own, the last one first."""
+        """Return its own slices, the last one first."""
         for number in range(self.slices, 0, -1):
             yield _UndoSlice(queue, number, self.slice_bytes)
 
@@ -48,7 +48,7 @@ class _UndoSlice(NamedTuple):
 
 
 class NativeUndoer(Undoer):
-    """Undoes what a batch did to native jobs, and through them to others, in whatever queue.
+    """Undoes a batch of native jobs, and its effects on other jobs, in any queue.
 
     `target` is where the batch moved them.
     """
@@ -81,6 +81,14 @@ class NativeUndoer(Undoer):
             todo = [place for place in todo if self._waits_for_parents(place)]
             if self.restored + self.dependents == before:
                 break
+
+    def kept(self) -> Program[KeptUndo]:
+        """Return what is stored for the batch."""
+        calls: list[Command] = [
+            (b"HMGET", keys.undo_key(queue, self._batch), b"applied", b"undoable", b"bytes") for queue in self._queues
+        ]
+        rows = yield from reads.fetch_all(calls)
+        return KeptUndo(*(sum(int(row[at] or 0) for row in rows) for at in range(3)))
 
     def _gather(self) -> Program[None]:
         """Deliver what is under way, and find every queue that the batch reached."""
@@ -125,7 +133,7 @@ class NativeUndoer(Undoer):
             raise refused
 
     def finish(self) -> Program[None]:
-        """Deliver what other queues have to know, and tell what was left alone."""
+        """Deliver the effects on other queues, and report skipped jobs."""
         for place, undone in self._undone.items():
             self.skipped += skips_of(place.queue, undone.skipped)
         reached = yield from _read_reached(list(self._reached or self._queues), self._batch)
@@ -134,11 +142,12 @@ class NativeUndoer(Undoer):
                 yield from _deliver(queue)
 
     def _move_back(self, target: str, queue: str, number: int) -> Program[batch_transitions.UndoneSlice]:
-        """What was moved returns, if it still waits where it was put and its id is free where it was."""
+        """Move a job to its old queue, if it still waits in the new one and its id is free in the old one."""
         [kept] = yield from programs.read_slices(queue, self._batch, [number])
         if kept is None:
             raise UsageError(
-                f"what the batch {self._batch} took from {queue} is not kept any more", hint="it is kept for a day"
+                f"what undoes the batch {self._batch} in {queue} is no longer kept",
+                hint="A batch can be undone for a day.",
             )
         columns = kept.get("c") or {}
         ids, scores = columns.get("ids") or [], columns.get("scores") or []
@@ -178,7 +187,7 @@ def _bundles(places: Sequence[_UndoSlice], most: int) -> Iterator[list[_UndoSlic
 
 
 def _deliver(queue: str) -> Program[None]:
-    """Empties an outbox; what another queue refuses stays there, and stops nothing."""
+    """Empty an outbox; what another queue refuses stays in it."""
     try:
         yield from programs.deliver_all(queue)
     except LOST:

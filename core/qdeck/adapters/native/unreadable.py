@@ -1,4 +1,4 @@
-"""What is stored in native queues and cannot be read: a key of another type, a score that is no moment, a spoiled job.
+"""Unreadable values in native queues: a key of another type, a score that is not a time, a broken job.
 
 Bounded: the counts are of whole lists, the fields of some jobs of each list.
 """
@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import QueueRef, QueueRow, State
-from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._engine import keys
 from qdeck._engine.stored_numbers import MAX_NUMBER
+from qdeck._model.values import QueueRef, QueueRow, State
+from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import ALL, Part
 from qdeck.adapters.native import jobs
-from qdeck.adapters.together import apart
+from qdeck.adapters.parallel_programs import apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.model import Page
     from qdeck._errors import QdeckError
+    from qdeck._model.values import Page
     from qdeck._redis.commands import Command, Program
 
 MOST_QUEUES: Final = 2_000  # whose keys are looked at one by one
@@ -36,7 +36,7 @@ Broken = tuple[Unreadable, QueueRef | None]  # what cannot be read, and of which
 def find(rows: Sequence[QueueRow], notices: list[str]) -> Program[list[Broken]]:
     """Return what cannot be read in these queues."""
     if len(rows) > MOST_QUEUES:
-        notices.append(f"the keys of {MOST_QUEUES:,} of {len(rows):,} queues were checked for what cannot be read")
+        notices.append(f"the keys of {MOST_QUEUES:,} of {len(rows):,} queues were checked for unreadable values")
         rows = rows[:MOST_QUEUES]
     found: list[Broken] = []
     yield from _lists(rows, found)
@@ -45,14 +45,14 @@ def find(rows: Sequence[QueueRow], notices: list[str]) -> Program[list[Broken]]:
 
 
 def _lists(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
-    """Keys of another type, and scores that are no moments."""
+    """Return keys of another type, and scores that are not times."""
     calls: list[Command] = []
     for row in rows:
         for part in _SCORED:
             key = keys.key(row.name, part)
             calls += [(b"ZCOUNT", key, b"-inf", b"(0"), (b"ZCOUNT", key, b"(%d" % MAX_NUMBER, b"+inf")]
         calls += [(b"TYPE", keys.key(row.name, part)) for part in _TYPED]
-    replies = iter((yield from reads.ask_all(calls)))
+    replies = iter((yield from reads.try_all(calls)))
     for row in rows:
         for part in _SCORED:
             key, low, high = keys.key(row.name, part), next(replies), next(replies)
@@ -72,13 +72,13 @@ def _refused(reply: QdeckError, key: str) -> Unreadable:
 
 
 def other_type(key: str, wanted: str, kind: bytes = b"") -> Unreadable:
-    """Return that a key holds another type of data."""
+    """Return the finding that a key holds another type of data."""
     found = kind.decode("utf-8", "replace")
     return Unreadable(code=UnreadableCode.WRONGTYPE, key=key, found=found, wanted=wanted)
 
 
 def garbage(what: str, count: int, key: str, first: str = "") -> Unreadable:
-    """Return that some values of a key are none that a program of ours wrote."""
+    """Return the finding that some values of a key were not written by qdeck."""
     return Unreadable(code=UnreadableCode.GARBAGE, what=what, count=count, key=key, first=first)
 
 

@@ -1,7 +1,7 @@
-"""Walks over a list of jobs of any length, page by page: memory does not grow with it, and what moves is not missed.
+"""Walks over a list of jobs of any length, page by page: memory does not grow, and jobs that move are not missed.
 
-Plain reads only. A walk goes by score and (upwards) ends at the one that it was told, so that what is added while it
-goes on is not chased.
+Plain reads only. A walk goes by score and (upwards) ends at a given score, so that it does not follow what is added
+meanwhile.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.job_values import read_values
-from qdeck._deck.model import State
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.stored_numbers import MAX_NUMBER
+from qdeck._model.values import State
 from qdeck.adapters.native import WAITING
+from qdeck.adapters.native.job_values import read_values
 from qdeck.adapters.native.records import ENDED, Row, reaches_no_secret
 from qdeck.adapters.plans import Pages
 from qdeck.adapters.sorted_sets import SortedSet
@@ -40,7 +40,7 @@ _BYTES: Final = 4 * 1024 * 1024  # of one kind of value in one page
 
 @dataclass(slots=True)
 class Needs:
-    """A filter at one moment, in the two steps in which it is put to jobs, and what each has to read."""
+    """A filter at one moment: the two steps in which jobs are tested, and the values that each reads."""
 
     early: Callable[[Any], bool] | None
     full: Callable[[Any], bool] | None
@@ -50,7 +50,7 @@ class Needs:
 
     @classmethod
     def of(cls, wanted: Filter | None, now: int, state: str, *, always: Sequence[str] = ()) -> Needs:
-        """What a filter needs to read of jobs in a state; the parts named in `always` are read in any case."""
+        """Return what a filter reads of jobs in a state; the parts named in `always` are read in any case."""
         parts = list(always)
         if wanted is None or wanted.is_everything:
             return cls(None, None, tuple(parts), body=False, plain=True)
@@ -118,11 +118,11 @@ class Walk(Pages):
 
     @property
     def last(self) -> tuple[bytes, bytes] | None:
-        """The last entry that was looked at, with its score."""
+        """The last entry that was read, with its score."""
         return self._set.last
 
     def page(self) -> Program[list[Row] | None]:
-        """The matching rows of the next page."""
+        """Return the matching rows of the next page."""
         if self._over:
             return None
         flat = yield from self._set.take(self._step)
@@ -179,7 +179,7 @@ class Walk(Pages):
         return rows if self._only is None else list(filter(self._only, rows))
 
     def _since(self, scores: list[bytes]) -> Sequence[int | None]:
-        """When jobs came into their state, where their scores say so."""
+        """Return when jobs came into their state, if their scores are that time."""
         try:
             return list(map(int, scores)) if self.state in ENDED else [None] * len(scores)
         except ValueError:  # a score with a fraction is none of ours

@@ -1,25 +1,25 @@
 """The `rq` adapter: a queue for each list, with the sorted sets in which RQ lists jobs by state.
 
-A job is listed by id; all about it is in a hash of its own, and what it failed of in a stream. What it calls is a
-pickle, which is shown and never loaded.
+A job is listed by id; its facts are in a hash of its own, and its errors in a stream. Its call is a pickle, which is
+shown and never loaded.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from qdeck._deck.model import State
-from qdeck._deck.reasons import CapabilityCode
-from qdeck._redis.commands import ask
+from qdeck._model.reasons import CapabilityCode
+from qdeck._model.values import State
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import Act, Capability, Kind, Outcome
-from qdeck.adapters.rq.keys import NAME, QUEUES, job_key, sources_of
+from qdeck.adapters.rq.keys import NAME, QUEUES, job_key, job_of, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import JobDetail, WorkerRow
+    from qdeck._model.values import JobDetail, WorkerRow
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Entry, Look, Raw, Retried, Source, Want
@@ -40,62 +40,64 @@ class Rq(Adapter):
     name: str = NAME
     about: ClassVar[str] = "rq:* of RQ"
     acl_keys: ClassVar[tuple[str, ...]] = ("rq:*",)
-    outcome_evidence: ClassVar[str] = "the record of a job says how it went, for as long as RQ keeps it"
+    outcome_evidence: ClassVar[str] = "the outcome is read from the job's record, as long as RQ keeps it"
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """The set of its queues, which every queue of RQ is in."""
+        """Return the set that lists every queue of RQ."""
         return {QUEUES: Kind.SET}
 
     def capabilities(self) -> Mapping[Act, Capability]:
-        """What its commands and its library do."""
+        """Return the verbs, which do the same as RQ's commands and library."""
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="as rq requeue; its count of retries stays as it is"),
+            Act.RETRY: Capability(states=(State.DEAD,), note="like rq requeue; retries_left is not reset"),
             Act.RUN: Capability(states=(State.DELAYED,)),
-            Act.CANCEL: Capability(states=_WAITING, note="as Job.cancel"),
-            Act.REQUEUE: Capability(states=(State.RUNNING,), note="of a job whose worker is gone"),
-            Act.BURY: Capability(states=(State.RUNNING,), note="of a job whose worker is gone; it counts as failed"),
-            Act.DISCARD: Capability(states=(*_WAITING, *_ENDED), note="as Job.delete; never one that others wait for"),
-            Act.REPRIORITISE: Capability(code=CapabilityCode.NO_SUCH_STATE, note="its queues have no priorities"),
+            Act.CANCEL: Capability(states=_WAITING, note="like Job.cancel"),
+            Act.REQUEUE: Capability(states=(State.RUNNING,), note="only a job whose worker is gone"),
+            Act.BURY: Capability(states=(State.RUNNING,), note="only a job whose worker is gone; it becomes failed"),
+            Act.DISCARD: Capability(
+                states=(*_WAITING, *_ENDED), note="like Job.delete; jobs with dependents are skipped"
+            ),
+            Act.REPRIORITISE: Capability(code=CapabilityCode.NO_SUCH_STATE, note="RQ queues have no priorities"),
         }
 
     def rows(self, now: int) -> Program[Look]:
-        """All queues with the sizes of their lists and sorted sets."""
+        """Return all queues with the sizes of their lists and sorted sets."""
         from qdeck.adapters.rq import rows
 
         return (yield from rows.read(self.name, now))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """The list and the sorted sets of these states."""
-        yield from ()  # no reading: a program all the same
+        """Return the list and the sorted sets of these states."""
+        yield from ()  # reads nothing, but is a program
         return sources_of(queue, states)
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """The jobs that these members name."""
+        """Return the jobs of these members."""
         from qdeck.adapters.rq import jobs
 
         return (yield from jobs.fill(queue, raws, now, want)) if raws else []
 
     def workers(self, now: int) -> Program[list[WorkerRow]]:
-        """The workers, as each last described itself."""
+        """Return the workers, as each last registered itself."""
         from qdeck.adapters.rq import workers
 
         return (yield from workers.read(self.name, now))
 
     def job(self, queue: str, wanted: str) -> Program[JobDetail]:
-        """All about one job, with its results and the traceback of the last failure."""
+        """Return the details of one job, with its results and the traceback of the last failure."""
         from qdeck.adapters.rq import jobs
 
         detail = yield from super().job(queue, wanted)
         return (yield from jobs.with_results(detail))
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
-        """As the records of the jobs say."""
-        replies = yield ask(*((b"HGET", job_key(one.seen.member), b"status") for one in tried))
+        """Return the outcomes from the records of the jobs."""
+        replies = yield with_errors(*((b"HGET", job_key(one.seen.member), b"status") for one in tried))
         return [Outcome.UNKNOWN if is_error(one) else _OUTCOMES.get(one, Outcome.UNKNOWN) for one in replies]
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """The cells of one job."""
+        """Return the change of a verb for one job."""
         from qdeck.adapters.rq import changes
 
-        [facts] = yield from changes.read_facts([changes.job_of_entry(entry)])
+        [facts] = yield from changes.read_facts([job_of(entry.native_state, entry.seen.member)])
         return changes.build(act, entry, facts, context)

@@ -1,4 +1,4 @@
-"""What verbs change in RQ, as cells: the effects of its own methods, in one step."""
+"""The changes of verbs in RQ, as cells: the effects of RQ's own methods, in one step."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.reasons import Caution, CautionCode, SkipCode
 from qdeck._engine.stored_numbers import digits
-from qdeck._redis.commands import ask, raw_of
-from qdeck._redis.errors import is_error
+from qdeck._model.reasons import Caution, CautionCode, SkipCode
+from qdeck._redis import reads
+from qdeck._redis.commands import text_of, with_errors
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Cell, Change, End
 from qdeck.adapters.model import Act, Skipped
@@ -25,6 +25,7 @@ from qdeck.adapters.rq.keys import (
     first_seen_key,
     group_key,
     job_key,
+    job_of,
     queue_key,
     registry_key,
 )
@@ -53,21 +54,17 @@ def moment(now: int) -> bytes:
 
 def read_facts(ids: Sequence[bytes]) -> Program[list[Facts | None]]:
     """Read what changes of jobs depend on; None is a job without a record."""
-    replies = yield ask(*((b"HMGET", job_key(one), *_NEEDED) for one in ids))
-    found: list[Facts | None] = []
-    for reply in replies:
-        known = not is_error(reply) and any(value is not None for value in reply)
-        found.append(dict(zip(_NEEDED, reply, strict=True)) if known else None)
-    return found
+    replies = yield with_errors(*((b"HMGET", job_key(one), *_NEEDED) for one in ids))
+    return [reads.record(_NEEDED, reply) for reply in replies]
 
 
 def build(act: Act, entry: Entry, facts: Facts | None, context: Context) -> Change:
     """Return the change that a verb makes to a job."""
-    job = job_of_entry(entry)
+    job = job_of(entry.native_state, entry.seen.member)
     if facts is None and act is not Act.DISCARD:
         raise Skipped(SkipCode.NO_RECORD)
     if act in (Act.REQUEUE, Act.BURY) and entry.stuck is None:
-        raise Skipped.because("its worker has reported in time")
+        raise Skipped.because("its worker sent a heartbeat in time")
     made = _JobCells(entry, job, facts or {}, context.now)
     if act in (Act.RETRY, Act.RUN, Act.REQUEUE):
         return made.put_in_line(act)
@@ -78,15 +75,6 @@ def build(act: Act, entry: Entry, facts: Facts | None, context: Context) -> Chan
     return made.discarded()
 
 
-def job_of_entry(entry: Entry) -> bytes:
-    """Return the id of the job of an entry."""
-    member = entry.seen.member
-    if entry.native_state != STARTED:
-        return member
-    job, colon, _ = member.rpartition(b":")
-    return job if colon else member
-
-
 class _JobCells:
     """The cells of one job."""
 
@@ -95,7 +83,7 @@ class _JobCells:
         self.queue = entry.queue
 
     def taken(self) -> list[Cell]:
-        """Take it from the key that lists it; of one that runs, the execution too."""
+        """Return the cells that remove it from its list or set, and its execution if it runs."""
         seen, native = self.entry.seen, self.entry.native_state
         if native == QUEUED:
             return [cells.take(seen.key, seen.member, End.RIGHT, seen.at)]
@@ -110,34 +98,33 @@ class _JobCells:
         return left
 
     def status(self, after: bytes) -> Cell:
-        """The status, which must be the one of the key that lists it."""
+        """Return the cell of the status, which must match the key that lists it."""
         before = _STATUS[self.entry.native_state]
         return cells.field(job_key(self.job), b"status", before, after)
 
     def fields(self, **after: bytes) -> list[Cell]:
-        """Fields of its hash, whatever they were."""
+        """Return cells for fields of its hash, whatever they were."""
         return [cells.field(job_key(self.job), name.encode(), ANY, value) for name, value in after.items()]
 
     def put_in_line(self, act: Act) -> Change:
-        """Put it at the end of its queue, as a job that never ran; its counts of retries stay."""
-        origin = self.facts.get(b"origin") or raw_of(self.queue)
-        line = queue_key_of(origin)
+        """Add it to the end of its queue, as a job that never ran; its counts of retries are kept."""
+        line = queue_key(text_of(self.facts.get(b"origin") or b"") or self.queue)
         made = [*self.taken(), self.status(b"queued")]
         if act is Act.RUN:
             made += self.fields(enqueued_at=moment(self.now))
         else:
             made += self.fields(started_at=b"", ended_at=b"", exc_info=NO_ERROR, enqueued_at=moment(self.now))
         made += [cells.member(QUEUES, line, ANY, THERE), cells.push(line, self.job, End.RIGHT)]
-        return Change(id=self.entry.id, cells=tuple(made), effect=f"put at the end of {self.queue}")
+        return Change(id=self.entry.id, cells=tuple(made), effect=f"added to the end of {self.queue}")
 
     def cancelled(self) -> Change:
-        """Take it out of its queue, and list it as cancelled."""
+        """Remove it from its queue, and list it as cancelled."""
         listed = registry_key("canceled", self.queue)
         made = [*self.taken(), self.status(b"canceled"), cells.score(listed, self.job, ANY, b"%d" % (self.now // 1000))]
-        return Change(id=self.entry.id, cells=tuple(made), effect="cancelled; those that wait for it go on waiting")
+        return Change(id=self.entry.id, cells=tuple(made), effect="cancelled; its dependents keep waiting")
 
     def buried(self) -> Change:
-        """List it as failed, as RQ does with a job whose worker is gone; its retries are not used."""
+        """List it as failed, like RQ does with a job whose worker is gone; its retries are not used."""
         ttl = digits(self.facts.get(b"failure_ttl") or b"")
         until = self.now // 1000 + (FAILURE_TTL_S if ttl is None else ttl)
         error = zlib.compress(b"Moved to FailedJobRegistry by an operator")
@@ -145,7 +132,7 @@ class _JobCells:
             *self.taken(), self.status(b"failed"), *self.fields(ended_at=moment(self.now), exc_info=error),
             cells.score(registry_key("failed", self.queue), self.job, ANY, b"%d" % until),
         ]  # fmt: skip
-        return Change(id=self.entry.id, cells=tuple(made), effect="listed as failed")
+        return Change(id=self.entry.id, cells=tuple(made), effect="moved to the failed jobs")
 
     def discarded(self) -> Change:
         """Remove it and its record; refused while others wait for it."""
@@ -154,10 +141,5 @@ class _JobCells:
         made += [cells.whole_key(key, ANY) for key in (job_key(job), dependencies_key(job), executions_key(job))]
         if group := self.facts.get(b"group_id"):
             made.append(cells.member(group_key(group), job, ANY, None))
-        stays = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the result of a job, in rq:results,")
+        stays = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the result of a job in rq:results")
         return Change(id=self.entry.id, cells=tuple(made), effect="removed with its record", caution=stays)
-
-
-def queue_key_of(origin: bytes) -> bytes:
-    """Return the list of the queue that a record names."""
-    return queue_key("") + origin

@@ -1,4 +1,4 @@
-"""How a job of RQ reads: its hash, its last result, and its call, which is never unpickled."""
+"""Jobs of RQ, from their hashes, last results and calls, which are never unpickled."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import payload
-from qdeck._deck.model import HistoryEvent, State
-from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import digits, score_ms
-from qdeck._redis.commands import ask, raw_of, text_of
+from qdeck._model import payload
+from qdeck._model.reasons import Stuck, StuckCode
+from qdeck._model.values import HistoryEvent, State
+from qdeck._redis import reads
+from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
-from qdeck.adapters.compressed import MOST_BYTES, inflated
 from qdeck.adapters.model import Entry, Part, Raw
 from qdeck.adapters.rq.keys import HANDOVER, NAME, STARTED, first_seen_key, job_key, job_of, results_key
+from qdeck.adapters.stored_values import MOST_BYTES, inflated
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.tracebacks import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import JobDetail
+    from qdeck._model.values import JobDetail
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.model import Want
 
@@ -39,8 +40,8 @@ _CALL: Final = re.compile(r"([A-Za-z_][\w.]*)\(.*\)", re.DOTALL)
 
 
 def fill(queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-    """Return the jobs of some members, with as much about them as is wanted."""
-    ids = [job_of(raw.source, raw.member) for raw in raws]
+    """Return the jobs of some members, with the parts that are wanted."""
+    ids = [job_of(raw.source.native_state, raw.member) for raw in raws]
     records: list[Fields | None] = [{} for _ in raws]
     if Part.RECORD in want:
         records = yield from _records(ids)
@@ -52,18 +53,14 @@ def fill(queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[
 
 
 def _records(ids: Sequence[bytes]) -> Program[list[Fields | None]]:
-    """The hashes of jobs; None is one that is missing, or of another type."""
-    replies = yield ask(*((b"HMGET", job_key(one), *SHOWN) for one in ids))
-    found: list[Fields | None] = []
-    for reply in replies:
-        known = not is_error(reply) and any(value is not None for value in reply)
-        found.append(dict(zip(SHOWN, reply, strict=True)) if known else None)
-    return found
+    """Read the hashes of jobs; None for one that is missing or has another type."""
+    replies = yield with_errors(*((b"HMGET", job_key(one), *SHOWN) for one in ids))
+    return [reads.record(SHOWN, reply) for reply in replies]
 
 
 def _errors(ids: Sequence[bytes], records: Sequence[Fields | None]) -> Program[list[tuple[str | None, str]]]:
-    """Class and message of what each job failed of last: its newest result, or RQ 1's field."""
-    replies = yield ask(*((b"XREVRANGE", results_key(one), b"+", b"-", b"COUNT", 1) for one in ids))
+    """Read class and message of each job's last error, from its newest result or RQ 1's field."""
+    replies = yield with_errors(*((b"XREVRANGE", results_key(one), b"+", b"-", b"COUNT", 1) for one in ids))
     found = []
     for reply, record in zip(replies, records, strict=True):
         text = ""
@@ -76,8 +73,8 @@ def _errors(ids: Sequence[bytes], records: Sequence[Fields | None]) -> Program[l
 
 
 def with_results(detail: JobDetail) -> Program[JobDetail]:
-    """Return a job with what its last executions came to, the newest traceback whole."""
-    [replies] = yield ask((b"XREVRANGE", results_key(raw_of(detail.id)), b"+", b"-", b"COUNT", MOST_RESULTS))
+    """Return a job with the results of its last executions, and the newest traceback in full."""
+    [replies] = yield with_errors((b"XREVRANGE", results_key(raw_of(detail.id)), b"+", b"-", b"COUNT", MOST_RESULTS))
     events: list[HistoryEvent] = []
     failure = detail.failure
     for entry_id, flat in [] if is_error(replies) else reversed(replies):
@@ -109,17 +106,17 @@ def _text(raw: bytes | None) -> str:
 
 def read_calls(ids: Sequence[bytes]) -> Program[list[bytes | None]]:
     """Read the calls of jobs, as JSON; None is one that is missing or too large."""
-    sizes = yield ask(*((b"HSTRLEN", job_key(one), b"data") for one in ids))
+    sizes = yield with_errors(*((b"HSTRLEN", job_key(one), b"data") for one in ids))
     small = [one for one, size in zip(ids, sizes, strict=True) if not is_error(size) and 0 < size <= MOST_BYTES]
     calls: list[Command] = [(b"HGET", job_key(one), b"data") for one in small]
-    replies = (yield ask(*calls)) if calls else []
+    replies = (yield with_errors(*calls)) if calls else []
     known = {one: reply for one, reply in zip(small, replies, strict=True) if not is_error(reply)}
     return [codec.encode_json(call_of(known[one])) if known.get(one) else None for one in ids]
 
 
 def call_of(body: bytes) -> Any:
     """Return a stored call as a JSON value: function, arguments, and the object whose method it is."""
-    from qdeck.adapters import pickled
+    from qdeck.adapters import pickle_reader
 
     data = inflated(body)
     if data is None:
@@ -128,7 +125,7 @@ def call_of(body: bytes) -> Any:
         value: Any = payload.decode(data)  # RQ's JSON serializer
         problem = None
     else:
-        shown = pickled.read(data)
+        shown = pickle_reader.read(data)
         value, problem = shown.value, shown.problem
     if not isinstance(value, list) or len(value) != 4 or problem is not None:
         return payload.show_bytes(data) if problem is not None and value is None else value
@@ -146,7 +143,7 @@ def _first_seen(queue: str, raws: Sequence[Raw]) -> Program[list[int | None]]:
 
 def first_seen(queue: str, ids: Sequence[bytes]) -> Program[list[int | None]]:
     """Read since when RQ's maintenance has seen jobs that are between a queue and a worker."""
-    replies = yield ask(*((b"GET", first_seen_key(queue, one)) for one in ids))
+    replies = yield with_errors(*((b"GET", first_seen_key(queue, one)) for one in ids))
     return [None if is_error(reply) else score_ms(reply, 1000) for reply in replies]
 
 
@@ -180,14 +177,14 @@ def _job(
         error=class_name or ("Error" if message else None), message=payload.mask_text(message) if message else None,
         failed_ms=moments[b"ended_at"] if failed else None,
         attempts=_attempts(facts, source.state), body=body,
-        problem="it has no record: the next worker drops it" if record is None else None,
+        problem="it has no record; the next worker drops it" if record is None else None,
         stuck=stuck_of(raw, due, seen_ms, now),
         depends_on=tuple(_ids(facts.get(b"dependency_ids"))),
     )  # fmt: skip
 
 
 def _function(body: bytes | None) -> str | None:
-    """The function of a call, where it was read."""
+    """Return the function of a call, if it was read."""
     call = codec.decode_json(body) if body else None
     name = call.get("function") if isinstance(call, dict) else None
     return name if isinstance(name, str) else None
@@ -210,14 +207,14 @@ def _ids(raw: bytes | None) -> list[str]:
 
 
 def stuck_of(raw: Raw, due: int | None, seen_ms: int | None, now: int) -> Stuck | None:
-    """Return why a job does not move."""
+    """Return why a job is stuck."""
     source = raw.source
     if source.state in (State.DONE, State.DEAD, State.CANCELLED):
         return None
     if source.native_state == HANDOVER:
         return Stuck(code=StuckCode.OWNER_GONE) if is_lost(seen_ms, now) else None
     if source.native_state == STARTED:
-        # The score is the moment by which its worker wants to have reported; infinite where RQ waits for ever.
+        # The score is the time of the next heartbeat of its worker; infinite if RQ always waits.
         until = score_ms(raw.score, 1000)
         return Stuck(code=StuckCode.LEASE_EXPIRED) if until is not None and until < now - GRACE_MS else None
     if due is not None and due < now - GRACE_MS:
@@ -226,5 +223,5 @@ def stuck_of(raw: Raw, due: int | None, seen_ms: int | None, now: int) -> Stuck 
 
 
 def is_lost(seen_ms: int | None, now: int) -> bool:
-    """Whether a job that no worker has begun has been between its queue and a worker for too long."""
+    """Return whether a job has been between its queue and a worker for too long."""
     return seen_ms is not None and now - seen_ms > GRACE_MS

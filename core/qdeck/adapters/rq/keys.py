@@ -1,10 +1,10 @@
-"""The keys of RQ, and the states that they stand for."""
+"""The keys of RQ and their states."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import State
+from qdeck._model.values import State
 from qdeck._redis.commands import raw_of
 from qdeck.adapters.model import Kind, Source
 
@@ -27,7 +27,7 @@ REGISTRIES: Final = {
     "finished": (b"rq:finished:", State.DONE),
     "canceled": (b"rq:canceled:", State.CANCELLED),
 }
-"""By RQ's own word for the state: how the sorted set begins that lists its jobs, and our word."""
+"""The prefix of the sorted set and the state, by RQ's own name of the state."""
 
 
 def queue_key(queue: str) -> bytes:
@@ -85,9 +85,9 @@ def group_key(group: bytes) -> bytes:
     return b"rq:group:" + group
 
 
-def job_of(source: Source, member: bytes) -> bytes:
-    """Return the id of the job that a member of a source stands for."""
-    if source.native_state != STARTED:
+def job_of(native_state: str, member: bytes) -> bytes:
+    """Return the id of the job that is listed as this member of a state's key."""
+    if native_state != STARTED:
         return member
     job, colon, _ = member.rpartition(b":")  # job:execution; RQ 1 has no executions
     return job if colon else member

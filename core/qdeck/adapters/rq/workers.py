@@ -1,13 +1,13 @@
-"""The workers of RQ, as they describe themselves in a hash with a time to live."""
+"""The workers of RQ, each of which registers itself in a hash with a time to live."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import WorkerRow
 from qdeck._engine.stored_numbers import digits
-from qdeck._redis.commands import ask, text_of
+from qdeck._model.values import WorkerRow
+from qdeck._redis.commands import text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import age_s
 from qdeck.adapters.rq.keys import WORKERS
@@ -28,9 +28,9 @@ _FIELDS: Final = (
 
 def read(adapter: str, now: int) -> Program[list[WorkerRow]]:
     """Read the workers; one that is registered and has no hash any more was killed."""
-    [reply] = yield ask((b"SSCAN", WORKERS, b"0", b"COUNT", MOST_WORKERS))
+    [reply] = yield with_errors((b"SSCAN", WORKERS, b"0", b"COUNT", MOST_WORKERS))
     keys = [] if is_error(reply) else sorted({one for one in reply[1] if one.startswith(_PREFIX)})
-    replies = (yield ask(*((b"HMGET", key, *_FIELDS) for key in keys))) if keys else []
+    replies = (yield with_errors(*((b"HMGET", key, *_FIELDS) for key in keys))) if keys else []
     return [
         WorkerRow(id=text_of(key.removeprefix(_PREFIX)), adapter=adapter, alive=True, state="unreadable")
         if is_error(said)

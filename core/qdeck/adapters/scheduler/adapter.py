@@ -1,7 +1,7 @@
 """The `scheduler` adapter: a TypeScript scheduler that keeps ids in four keys, and the jobs themselves in PostgreSQL.
 
 What a score of the priority queue means depends on the version that wrote it: time plus or minus 0, 1, 2 or 3 million
-ms. So when an id came in is known only within limits, and is not told as an age.
+ms. So the time at which an id was queued is known only within limits, and is not shown as an age.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from qdeck._deck import payload
-from qdeck._deck.model import QueueRow, State
-from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
-from qdeck._deck.words import Unreadable
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import score_ms, whole
+from qdeck._model import payload
+from qdeck._model.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
+from qdeck._model.values import QueueRow, State
+from qdeck._model.words import Unreadable
 from qdeck._redis import reads
-from qdeck._redis.commands import ask, raw_of, text_of
+from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.adapter import Adapter
@@ -75,29 +75,31 @@ class Scheduler(Adapter):
     acl_keys: ClassVar[tuple[str, ...]] = ("scheduler:*",)
     about: ClassVar[str] = "scheduler:queue:* and scheduler:processing of the task scheduler service"
     outcome_evidence: ClassVar[str] = (
-        "a job that left the line and is no dead letter again ended, or was dropped: only PostgreSQL has the outcome"
+        "a job that left the queue and is not dead again has ended or was dropped; only PostgreSQL has the outcome"
     )
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """The four keys."""
+        """Return the four keys."""
         return {source.key: source.kind for source in _SOURCES}
 
     def capabilities(self) -> Mapping[Act, Capability]:
-        """What its own tools do, and what an operator does with redis-cli otherwise."""
+        """Return the verbs, which do the same as its own tools or an operator with redis-cli."""
         waiting = (State.READY, State.DELAYED)
         return {
             Act.RETRY: Capability(states=(State.DEAD,), note=_NOT_QUEUED.text),
             Act.RUN: Capability(states=(State.DELAYED,)),
             Act.DISCARD: Capability(states=(*waiting, State.DEAD), note="the job stays in PostgreSQL"),
             Act.REQUEUE: Capability(states=(State.RUNNING,), note=_NOT_QUEUED.text),
-            Act.BURY: Capability(states=(*waiting,), note="quarantine: nothing else moves a broken entry"),
+            Act.BURY: Capability(states=(*waiting,), note="the only way to move a broken entry"),
             Act.REPRIORITISE: Capability(states=(State.READY,)),
-            Act.CANCEL: Capability(code=CapabilityCode.ELSEWHERE, note="it is done in PostgreSQL, not in Redis"),
+            Act.CANCEL: Capability(
+                code=CapabilityCode.ELSEWHERE, note="jobs are cancelled in PostgreSQL, not in Redis"
+            ),
         }
 
     def rows(self, now: int) -> Program[Look]:
-        """One queue; what its oldest id waits is a lower bound, because scores do not tell it exactly."""
-        counts = yield ask(
+        """Return its one queue; the age of its oldest id is a lower bound, because scores are not exact."""
+        counts = yield with_errors(
             (b"HLEN", PROCESSING), (b"ZCARD", PRIORITY), (b"ZCARD", DELAYED), (b"ZCARD", DEAD),
             (b"ZCOUNT", DELAYED, b"-inf", now), (b"ZRANGE", PRIORITY, 0, 0, b"WITHSCORES"),
             (b"ZRANGE", DELAYED, 0, 0, b"WITHSCORES"),
@@ -115,19 +117,19 @@ class Scheduler(Adapter):
             overdue=overdue, oldest_s=least, oldest_exact=False,
             problem=Unreadable.of(counts[0]) if len(bad) == 4 else None,
         )  # fmt: skip
-        # One of another type was named when its type was read.
+        # Discovery reports a key of another type.
         types = {} if self.sight is None else self.sight.types
         known = [key for key in bad if types.get(key) == self.fixed_keys()[key]]
-        return Look(rows=(row,), unread=tuple(f"{key.decode()} of scheduler may not be read" for key in known))
+        return Look(rows=(row,), unread=tuple(f"no permission to read {key.decode()}" for key in known))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """One key for each state."""
-        yield from ()  # no reading: a program all the same
+        """Return the key of each state."""
+        yield from ()  # reads nothing, but is a program
         return [source for source in _SOURCES if source.state in states and queue == QUEUE]
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """All that is known is in the entry itself."""
-        yield from ()  # no reading: a program all the same
+        """Return the entries, which contain all that is known."""
+        yield from ()  # reads nothing, but is a program
         return [_entry(raw, now) for raw in raws]
 
     def rules(self, queue: str) -> Sequence[Rule]:
@@ -137,15 +139,15 @@ class Scheduler(Adapter):
         return RULES if queue == QUEUE else ()
 
     def prepare(self, verb: str, now: int) -> Program[int]:
-        """How this version makes scores."""
+        """Return how this version makes scores."""
         return (yield from _sign_of(now))
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
-        """Where their ids are now: in line, with a worker, among the newest dead letters, or nowhere."""
+        """Return where their ids are now: queued, with a worker, among the newest dead letters, or nowhere."""
         ids = [raw_of(_job_of(one.seen.member)) for one in tried]
         later = [job + b":" + word.encode() for job in ids for word in OFFSETS]
         least = min((one.since_ms for one in tried), default=now) - _SKEW_MS
-        line, delayed, held, dead = yield ask(
+        line, delayed, held, dead = yield with_errors(
             (b"ZMSCORE", PRIORITY, *ids), (b"ZMSCORE", DELAYED, *later), (b"HMGET", PROCESSING, *ids),
             (b"ZREVRANGEBYSCORE", DEAD, b"+inf", least, b"WITHSCORES", b"LIMIT", 0, MOST_JUDGED),
         )  # fmt: skip
@@ -168,11 +170,11 @@ class Scheduler(Adapter):
         return found
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """What the scheduler's own methods do, in one step. Options: `priority` (NORMAL), `reason` of a burial."""
+        """Return the change of a verb, which has the effect of the scheduler's own methods."""
         now, given = context.now, context.priority
         priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
         if priority not in OFFSETS:
-            raise Skipped.because(f"{priority!r} is no priority of the scheduler")
+            raise Skipped.because(f"{priority!r} is not a priority of the scheduler")
         if act is Act.DISCARD:
             return _remove(entry)
         if act is Act.BURY:
@@ -193,7 +195,7 @@ _OURS: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 50, "NORMAL": 100, "LOW"
 
 
 def _name_of(priority: int) -> str:
-    """The scheduler's word for a priority of ours; another number is none of its priorities."""
+    """Return the scheduler's name for a priority; other numbers are not accepted."""
     return next((name for name, number in _OURS.items() if number == priority), str(priority))
 
 
@@ -230,7 +232,7 @@ def _ready(raw: Raw, now: int) -> dict[str, Any]:
         earliest, latest = int(score) - _WIDEST, min(now, int(score) + _WIDEST)
         told = {"score": int(score), "enqueued_from": iso(earliest, zulu=True), "enqueued_to": iso(latest, zulu=True)}
     except (ValueError, OverflowError, OSError):
-        return {"problem": f"its score {score} is no moment", "native_state": "priority broken"}
+        return {"problem": f"its score {score} is not a time", "native_state": "priority broken"}
     return {"body": codec.encode_json(told)}
 
 
@@ -243,7 +245,7 @@ def _delayed(raw: Raw, now: int) -> dict[str, Any]:
     due = score_ms(raw.score)
     facts: dict[str, Any] = {"id": name, "priority": _OURS[priority], "due_ms": due}
     if ":" in name and due is not None and due <= now:
-        facts["stuck"] = Stuck(code=StuckCode.UNSCHEDULABLE, name="its id holds a colon")
+        facts["stuck"] = Stuck(code=StuckCode.UNSCHEDULABLE, name="its id contains a colon")
     elif due is not None and now - due > 60_000:
         facts["stuck"] = Stuck(code=StuckCode.OVERDUE, seconds=(now - due) // 1000)
     return facts
@@ -255,7 +257,7 @@ def _running(raw: Raw, now: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"since_ms": started, "worker": worker if isinstance(worker, str) else None}
     facts["body"] = raw.value
     if started is None or facts["worker"] is None:
-        facts |= {"problem": "who has it since when cannot be read", "native_state": "processing broken"}
+        facts |= {"problem": "its worker and start time cannot be read", "native_state": "processing broken"}
         facts["stuck"] = Stuck(code=StuckCode.OWNER_UNKNOWN)
     elif now - started > MOST_RUNS_S * 1000:
         seconds = (now - started) // 1000
@@ -271,14 +273,14 @@ def _dead(raw: Raw, now: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"since_ms": at, "failed_ms": read_ms(value.get("failedAt")) or at, "body": raw.member}
     facts |= {"queue_from": "processing", "error": "Error"}
     if not isinstance(job_id, str) or not job_id:
-        problem = "it names no job"
+        problem = "it does not name a job"
         return {**facts, "id": short(raw.member), "problem": problem, "native_state": "dlq broken", "message": problem}
     message = payload.mask_text(reason) if isinstance(reason, str) else None
     return {**facts, "id": job_id, "message": message}
 
 
 def _job_of(letter: bytes) -> str:
-    """The id of the job that a dead letter names; empty when it names none."""
+    """Return the job id in a dead letter; empty if there is none."""
     named = _json(letter).get("jobId")
     return named if isinstance(named, str) else ""
 
@@ -287,12 +289,12 @@ def _sign_of(now: int) -> Program[int]:
     """How this version makes scores. Where it adds, a normal job's score lies ahead for half an hour; where it takes
     away, none ever does. In an empty line, as the newest version: adding.
     """
-    [found] = yield ask((b"ZREVRANGE", PRIORITY, 0, 0, b"WITHSCORES"))
+    [found] = yield with_errors((b"ZREVRANGE", PRIORITY, 0, 0, b"WITHSCORES"))
     return 1 if is_error(found) or not found or float(found[1]) > now else -1
 
 
 def _there(entry: Entry) -> Cell:
-    """The entry, which goes from where it was seen."""
+    """Return the cell that removes an entry from its key."""
     seen = entry.seen
     if seen.key == PROCESSING:
         return cells.field(seen.key, seen.member, seen.value, None)
@@ -308,7 +310,7 @@ def _remove(entry: Entry) -> Change:
 
 def _to_line(act: Act, entry: Entry, score: int, priority: str) -> Change:
     seen, job_id, text = entry.seen, raw_of(entry.id), b"%d" % score
-    effect = f"to scheduler:queue:priority as {priority}"
+    effect = f"moved to scheduler:queue:priority as {priority}"
     if act is Act.REPRIORITISE:
         return Change(id=entry.id, cells=(cells.score(PRIORITY, seen.member, seen.score, text),), effect=effect)
     return Change(
@@ -325,7 +327,7 @@ def _requeue(entry: Entry, now: int, priority: str) -> Change:
     return Change(
         id=entry.id,
         cells=(cells.score(DELAYED, member, None, due), _there(entry), cells.score(PRIORITY, seen.member, None)),
-        effect=f"to scheduler:queue:delayed as {priority}, due in 5 s, as its own recovery does",
+        effect=f"moved to scheduler:queue:delayed as {priority}, due in 5 s, like its own recovery",
         caution=_NOT_QUEUED,
     )
 
@@ -336,6 +338,6 @@ def _bury(entry: Entry, now: int, reason: str) -> Change:
     return Change(
         id=entry.id,
         cells=(_there(entry), cells.score(DEAD, letter, None, b"%d" % now)),
-        effect="to the dead letters",
+        effect="moved to the dead letters",
         caution=_ELSEWHERE,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import State
+from qdeck._model.values import State
 from qdeck.adapters.model import Act
 from qdeck.adapters.plans import Rule
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from qdeck._deck.model import State
-from qdeck._deck.reasons import CapabilityCode
+from qdeck._model.reasons import CapabilityCode
+from qdeck._model.values import State
+from qdeck._redis import reads
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import Act, Capability, Kind, Source
 from qdeck.adapters.sidekiq.keys import NAME, RUNNING, SETS, WAITING, SidekiqKeys, SidekiqSettings
@@ -13,7 +14,7 @@ from qdeck.adapters.sidekiq.keys import NAME, RUNNING, SETS, WAITING, SidekiqKey
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import WorkerRow
+    from qdeck._model.values import WorkerRow
     from qdeck._redis.commands import Program
     from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.cells import Change
@@ -40,17 +41,17 @@ class Sidekiq(Adapter):
         self.keys = SidekiqKeys(self.settings.namespace if isinstance(self.settings, SidekiqSettings) else "")
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """Its keys, of any type: others may use names as short as these."""
+        """Return its keys, of any type: other programs may use the same short names."""
         return dict.fromkeys((self.keys.queues, *(self.keys.prefix + name for name in _SIGNS)))
 
     @property
     def is_there(self) -> bool:
-        """Whether more of its keys are there with the type that they have in Sidekiq than with others."""
+        """Whether more of its keys have the type that Sidekiq gives them than another one."""
         right, wrong = self._kinds()
         return len(right) > len(wrong)
 
     def _kinds(self) -> tuple[list[bytes], list[str]]:
-        """The keys of the types that Sidekiq gives them, and what is said of the others."""
+        """Return the keys with the types that Sidekiq gives them, and the texts about the others."""
         types = {} if self.sight is None else self.sight.types
         right: list[bytes] = []
         wrong: list[str] = []
@@ -60,41 +61,44 @@ class Sidekiq(Adapter):
             if found == wanted:
                 right.append(key)
             elif found != "none":
-                wrong.append(f"{key.decode()} holds a {found}, {self.name} needs a {wanted}: it is left out")
+                wrong.append(reads.ignored_words(key, self.name, wanted, found))
         return right, wrong
 
     def capabilities(self) -> Mapping[Act, Capability]:
-        """What its web page does."""
+        """Return the verbs, which do the same as its web page."""
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="as its web page; it has one run more"),
-            Act.RUN: Capability(states=(State.DELAYED,), note="a scheduled job, or a retry, now"),
-            Act.BURY: Capability(states=(State.DELAYED,), note="as Kill"),
+            Act.RETRY: Capability(states=(State.DEAD,), note="like Retry on its web page; adds one attempt"),
+            Act.RUN: Capability(states=(State.DELAYED,), note="a scheduled job or a retry"),
+            Act.BURY: Capability(states=(State.DELAYED,), note="like Kill"),
             Act.DISCARD: Capability(
-                states=(State.READY, State.DELAYED, State.DEAD), note="as Delete; never one of a batch"
+                states=(State.READY, State.DELAYED, State.DEAD), note="like Delete; jobs of a batch are skipped"
             ),
-            Act.CANCEL: Capability(code=CapabilityCode.NO_SUCH_STATE, note="no such state: discard it"),
+            Act.CANCEL: Capability(
+                code=CapabilityCode.NO_SUCH_STATE, note="it has no cancelled state; discard the job instead"
+            ),
             Act.REQUEUE: Capability(
                 code=CapabilityCode.ELSEWHERE,
-                note="a job that runs is in the memory of its process only",
+                note="a running job is only in the memory of its process",
             ),
         }
 
     def rows(self, now: int) -> Program[Look]:
-        """The queues, and the sorted sets."""
+        """Return the queues and the sorted sets."""
         from qdeck.adapters.sidekiq import rows
 
         return (yield from rows.read(self.name, self.keys, now, self._kinds()[1]))
 
     def workers(self, now: int) -> Program[list[WorkerRow]]:
-        """The processes, as each last described itself."""
+        """Return the processes, as each last registered itself."""
         from qdeck.adapters.sidekiq import processes
 
-        return (yield from processes.read(self.name, self.keys, now))
+        names = yield from processes.identities(self.keys)
+        return (yield from processes.read(self.name, self.keys, names, now))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """The list of a queue and what processes run of it; or a sorted set."""
+        """Return the list of a queue and the hashes of running jobs; or a sorted set."""
         if queue in SETS:
-            yield from ()  # no reading: a program all the same
+            yield from ()  # reads nothing, but is a program
             state = SETS[queue]
             native = queue.removeprefix("set:")
             source = Source(key=self.keys.set_of(queue), kind=Kind.ZSET, state=state, native_state=native)
@@ -113,16 +117,16 @@ class Sidekiq(Adapter):
         return found
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """The jobs of these members, which are whole."""
+        """Return the jobs of these members, which contain all facts."""
         from qdeck.adapters.sidekiq import jobs
 
-        yield from ()  # no reading: a program all the same
+        yield from ()  # reads nothing, but is a program
         is_running = bool(raws) and raws[0].source.native_state == RUNNING
         return (jobs.fill_running if is_running else jobs.fill)(queue, raws, now)
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """The cells of one job."""
+        """Return the change of a verb for one job."""
         from qdeck.adapters.sidekiq import changes
 
-        yield from ()  # what it relies on is in the job itself
+        yield from ()  # all that it needs is in the job itself
         return changes.build(self.keys, act, entry, context.now)

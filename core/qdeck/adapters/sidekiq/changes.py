@@ -1,10 +1,10 @@
-"""What verbs change in Sidekiq, as cells: jobs are found by their exact bytes, never by their score."""
+"""The changes of verbs in Sidekiq, as cells: jobs are found by their exact bytes, never by their score."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.reasons import Caution, CautionCode, SkipCode
+from qdeck._model.reasons import Caution, CautionCode, SkipCode
 from qdeck._redis.commands import raw_of
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Change, End
@@ -25,16 +25,18 @@ def build(keys: SidekiqKeys, act: Act, entry: Entry, now: int) -> Change:
     seen = entry.seen
     job = jobs.read(seen.member)
     if act is Act.DISCARD and job is not None and job.get("bid"):
-        raise Skipped.because("it is of a batch, which would never end without it")
+        raise Skipped.because("it belongs to a batch, which would never complete without it")
     if act is Act.DISCARD:
         locked = job is not None and any(job.get(name) for name in _LOCKS)
         caution = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the unique lock of a job") if locked else None
         return Change(id=entry.id, cells=(_taken(entry),), effect="removed", caution=caution)
     if job is None or not isinstance(job.get("queue"), str):
-        raise Skipped(SkipCode.UNREADABLE, "it is no job of Sidekiq")
+        raise Skipped(SkipCode.UNREADABLE, "it is not a Sidekiq job")
     if act is Act.BURY:
         listed = cells.score(keys.set_of("set:dead"), seen.member, None, b"%d.%03d" % divmod(now, 1000))
-        return Change(id=entry.id, cells=(_taken(entry), listed), effect="listed as dead; Sidekiq keeps it 6 months")
+        return Change(
+            id=entry.id, cells=(_taken(entry), listed), effect="moved to the dead set; Sidekiq keeps it for 6 months"
+        )
     return _in_line(keys, act, entry, job, now)
 
 
@@ -46,7 +48,7 @@ def _taken(entry: Entry) -> Cell:
 
 
 def _in_line(keys: SidekiqKeys, act: Act, entry: Entry, job: jobs.Job, now: int) -> Change:
-    """Put a job into its queue as Sidekiq does; one that failed has this run taken off its count."""
+    """Add a job to its queue like Sidekiq does; the retry count of a failed one is reduced by one."""
     queue = job["queue"]
     fresh = dict(job)
     count = fresh.get("retry_count")
@@ -57,4 +59,4 @@ def _in_line(keys: SidekiqKeys, act: Act, entry: Entry, job: jobs.Job, now: int)
         _taken(entry), cells.member(keys.queues, raw_of(queue), ANY, THERE),
         cells.push(keys.queue(queue), jobs.written(fresh), End.LEFT),
     )  # fmt: skip
-    return Change(id=entry.id, cells=made, effect=f"put at the end of {queue}")
+    return Change(id=entry.id, cells=made, effect=f"added to the end of {queue}")

@@ -1,4 +1,4 @@
-"""How a job of Sidekiq reads: JSON, in a list, a sorted set, or the record of what a process runs."""
+"""Jobs of Sidekiq: JSON in a list, a sorted set, or the hash of what a process runs."""
 
 from __future__ import annotations
 
@@ -6,35 +6,29 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import payload
-from qdeck._deck.model import State
-from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine.stored_numbers import score_ms, whole
+from qdeck._model import payload
+from qdeck._model.payload import shown_text, whole_text
+from qdeck._model.reasons import Stuck, StuckCode
+from qdeck._model.values import State
 from qdeck._redis.commands import text_of
-from qdeck.adapters.compressed import inflated
-from qdeck.adapters.json_values import stored_json, whole_text
 from qdeck.adapters.model import Entry, short
 from qdeck.adapters.sidekiq.keys import NAME, RUNNING
+from qdeck.adapters.stored_values import decode_json, inflated, stored_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck.adapters.model import Raw
 
-MOST_BYTES: Final = 1 << 20
 GRACE_MS: Final = 120_000  # processes look for due jobs every few seconds, the more of them the more rarely
 _IN_MS: Final = 100_000_000_000  # Sidekiq 8 writes moments in ms, those before it in seconds
 Job = dict[str, Any]
 
 
 def read(raw: bytes | None) -> Job | None:
-    """Return a job; None where it is none that can be read."""
-    if raw is None or len(raw) > MOST_BYTES:
-        return None
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
+    """Return a job; None if it cannot be read."""
+    value = decode_json(raw)
     return value if isinstance(value, dict) else None
 
 
@@ -89,23 +83,23 @@ def _entry(
     }  # fmt: skip
     if job is None or not isinstance(job.get("jid"), str):
         name = short(raw.member)
-        return Entry(id=name, key=_key(queue, raw, name), problem="it is no job of Sidekiq", body=raw.member, **facts)
+        return Entry(id=name, key=_key(queue, raw, name), problem="it is not a Sidekiq job", body=raw.member, **facts)
     jid = payload.mask_text(whole_text(job["jid"]))
     due = score_ms(raw.score, 1000) if source.state is State.DELAYED else None
     failed = in_ms(job.get("retried_at")) or in_ms(job.get("failed_at"))
     since = (
         since or (score_ms(raw.score, 1000) if source.state is State.DEAD else None) or in_ms(job.get("enqueued_at"))
     )
-    home = text(job.get("queue"))
+    home = shown_text(job.get("queue"))
     late = None if due is None else now - due
     overdue = late is not None and late > GRACE_MS
     error = job.get("error_class")
     return Entry(
-        id=jid, key=_key(queue, raw, jid), task=text(job.get("wrapped")) or text(job.get("class")),
+        id=jid, key=_key(queue, raw, jid), task=shown_text(job.get("wrapped")) or shown_text(job.get("class")),
         enqueued_ms=in_ms(job.get("enqueued_at")) or in_ms(job.get("created_at")), due_ms=due,
         since_ms=since or in_ms(job.get("created_at")), worker=identity,
         attempts=_attempts(job), tags=_tags(job), queue_from=None if home == queue else home,
-        error=text(error) if error else None, message=text(job.get("error_message")),
+        error=shown_text(error) if error else None, message=shown_text(job.get("error_message")),
         failed_ms=failed if source.state is State.DEAD else None, log=_backtrace(job),
         body=stored_json({"class": job.get("class"), "args": job.get("args")}),
         stuck=Stuck(code=StuckCode.OVERDUE, seconds=(late or 0) / 1000) if overdue else None, **facts,
@@ -113,14 +107,14 @@ def _entry(
 
 
 def _key(queue: str, raw: Raw, name: str) -> str:
-    """An identity: the same job may be in a set under several scores."""
+    """Return a unique key: the same job may be in a set with several scores."""
     place = "" if raw.score is None else f"@{text_of(raw.score)}"
     thread = text_of(raw.member) if raw.source.native_state == RUNNING else ""
     return f"{NAME}/{queue}/{raw.source.native_state}/{name}{place}{thread and '/' + thread}"
 
 
 def _attempts(job: Job) -> int | None:
-    """The runs that failed: the first failure has the count 0."""
+    """Return the number of failed attempts: the first failure has the count 0."""
     count = whole(job.get("retry_count"))
     return None if count is None else count + 1
 
@@ -131,7 +125,7 @@ def _tags(job: Job) -> tuple[str, ...]:
 
 
 def _backtrace(job: Job) -> str | None:
-    """The backtrace, where the job keeps one: JSON that is compressed and encoded."""
+    """Return the backtrace, if the job has one: JSON that is compressed and encoded."""
     stored = job.get("error_backtrace")
     if isinstance(stored, list):
         lines: Any = stored
@@ -143,8 +137,3 @@ def _backtrace(job: Job) -> str | None:
     else:
         return None
     return payload.mask_text(whole_text("\n".join(str(line) for line in lines))) if isinstance(lines, list) else None
-
-
-def text(value: Any) -> str | None:
-    """Return a text that may be shown."""
-    return payload.mask_text(whole_text(value)) if isinstance(value, str) and value else None

@@ -1,10 +1,10 @@
-"""The keys of Sidekiq, and the states that they stand for."""
+"""The keys of Sidekiq and their states."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from qdeck._deck.model import State
+from qdeck._model.values import State
 from qdeck._redis.commands import raw_of
 from qdeck._settings.model import AdapterSettings
 
@@ -23,7 +23,7 @@ class SidekiqSettings(AdapterSettings, frozen=True, kw_only=True):
 
 
 class SidekiqKeys:
-    """The names of the keys, in one namespace."""
+    """Builds the names of the keys in one namespace."""
 
     def __init__(self, namespace: str = "") -> None:
         self.prefix = f"{namespace}:".encode() if namespace else b""

@@ -1,13 +1,14 @@
-"""The processes of Sidekiq, as each describes itself in a hash with a time to live, and what they run."""
+"""The processes of Sidekiq, each of which registers itself in a hash with a time to live, and what they run."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import WorkerRow
 from qdeck._engine.stored_numbers import integer, whole
-from qdeck._redis.commands import ask, text_of
+from qdeck._model.payload import shown_text
+from qdeck._model.values import WorkerRow
+from qdeck._redis.commands import text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import age_s
 from qdeck.adapters.sidekiq import jobs
@@ -15,23 +16,32 @@ from qdeck.adapters.sidekiq import jobs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._redis.commands import Program
+    from qdeck._redis.commands import Command, Program
     from qdeck.adapters.sidekiq.keys import SidekiqKeys
 
 MOST: Final = 2_000
 _FIELDS: Final = (b"info", b"busy", b"beat", b"quiet", b"rss")
 
 
-def identities(keys: SidekiqKeys) -> Program[list[bytes]]:
-    """Read the names of the processes, those that are gone too."""
-    [reply] = yield ask((b"SSCAN", keys.processes, b"0", b"COUNT", MOST))
+def registered(keys: SidekiqKeys) -> Command:
+    """Return the command that reads the names of the processes, including those that were killed."""
+    return (b"SSCAN", keys.processes, b"0", b"COUNT", MOST)
+
+
+def identities_in(reply: Any) -> list[bytes]:
+    """Return the names in the reply to that command; none where it is an error."""
     return [] if is_error(reply) else sorted(set(reply[1]))
 
 
-def read(adapter: str, keys: SidekiqKeys, now: int) -> Program[list[WorkerRow]]:
-    """Read the processes; one that is registered and has no hash any more was killed."""
-    names = yield from identities(keys)
-    replies = (yield ask(*((b"HMGET", keys.process(name), *_FIELDS) for name in names))) if names else []
+def identities(keys: SidekiqKeys) -> Program[list[bytes]]:
+    """Read the names of the processes, including those that were killed."""
+    [reply] = yield with_errors(registered(keys))
+    return identities_in(reply)
+
+
+def read(adapter: str, keys: SidekiqKeys, names: Sequence[bytes], now: int) -> Program[list[WorkerRow]]:
+    """Read the processes of these names; one that is registered and has no hash any more was killed."""
+    replies = (yield with_errors(*((b"HMGET", keys.process(name), *_FIELDS) for name in names))) if names else []
     return [
         WorkerRow(id=text_of(name), adapter=adapter, alive=True, state="unreadable")
         if is_error(said)
@@ -51,7 +61,7 @@ def _row(adapter: str, name: bytes, values: Sequence[bytes | None], now: int) ->
     return WorkerRow(
         id=text_of(name), adapter=adapter, alive=is_there,
         state=None if not is_there else "quiet" if said[b"quiet"] == b"true" else "running",
-        host=jobs.text(info.get("hostname")), pid=whole(info.get("pid")), version=jobs.text(info.get("version")),
+        host=shown_text(info.get("hostname")), pid=whole(info.get("pid")), version=shown_text(info.get("version")),
         queues=MappingProxyType(dict.fromkeys(weights, 1)), concurrency=whole(info.get("concurrency")),
         running=integer(said[b"busy"]), memory_bytes=None if memory is None else memory * 1024,
         started_ms=jobs.in_ms(info.get("started_at")), heartbeat_ms=beat, heartbeat_s=age_s(now, beat),

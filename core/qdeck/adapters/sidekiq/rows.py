@@ -1,13 +1,13 @@
-"""The queues of Sidekiq in numbers, and its sorted sets as queues of their own."""
+"""The numbers of Sidekiq's queues, and its sorted sets as queues of their own."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import QueueRow
+from qdeck._model.values import QueueRow
 from qdeck._redis import reads
-from qdeck._redis.commands import ask, text_of
+from qdeck._redis.commands import text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Look, age_s
 from qdeck.adapters.row_problems import problem_of
@@ -26,23 +26,25 @@ MOST_RUNNING: Final = 5_000  # of one process
 
 
 def read(adapter: str, keys: SidekiqKeys, now: int, wrong: Sequence[str]) -> Program[Look]:
-    """Read all queues, then the sorted sets that have jobs; `wrong` is what is said of keys of other types."""
-    names_reply, paused_reply, registered = yield ask(
+    """Read all queues, then the sorted sets that have jobs; `wrong` has the texts about keys of other types."""
+    names_reply, paused_reply, registered = yield with_errors(
         (b"SSCAN", keys.queues, b"0", b"COUNT", MOST_QUEUES), (b"SSCAN", keys.paused, b"0", b"COUNT", MOST_QUEUES),
-        (b"SCARD", keys.processes),
+        processes.registered(keys),
     )  # fmt: skip
-    are_known = not is_error(registered)
+    identities = processes.identities_in(registered)
     names = [] if is_error(names_reply) else sorted({text_of(one) for one in names_reply[1]})
     paused = set() if is_error(paused_reply) else {text_of(one) for one in paused_reply[1]}
-    sizes = yield from reads.ask_all([(b"LLEN", keys.queue(name)) for name in names])
-    workers = yield from processes.read(adapter, keys, now)
-    workers_of, running = counter_of(workers, are_known=are_known), (yield from _count_running(keys))
-    oldest = yield from _read_oldest(keys, [name for name, size in zip(names, sizes, strict=True) if _number(size)])
+    sizes = yield from reads.try_all([(b"LLEN", keys.queue(name)) for name in names])
+    workers = yield from processes.read(adapter, keys, identities, now)
+    workers_of = counter_of(workers, are_known=not is_error(registered))
+    running = yield from _count_running(keys, identities)
+    filled = [name for name, size in zip(names, sizes, strict=True) if reads.number(size)]
+    oldest = yield from _read_oldest(keys, filled)
     rows = [
         QueueRow(
             adapter=adapter,
             name=name,
-            ready=_number(size),
+            ready=reads.number(size),
             running=running[name],
             paused=name in paused,
             workers=workers_of(name),
@@ -54,14 +56,9 @@ def read(adapter: str, keys: SidekiqKeys, now: int, wrong: Sequence[str]) -> Pro
     return Look(rows=(*rows, *(yield from _sets(adapter, keys, now))), unread=tuple(wrong))
 
 
-def _number(reply: Any) -> int | None:
-    return None if is_error(reply) else int(reply)
-
-
-def _count_running(keys: SidekiqKeys) -> Program[Counter[str]]:
-    """Count what the processes say that they run."""
-    names = yield from processes.identities(keys)
-    replies = yield from reads.ask_all([(b"HSCAN", keys.work(name), b"0", b"COUNT", MOST_RUNNING) for name in names])
+def _count_running(keys: SidekiqKeys, names: Sequence[bytes]) -> Program[Counter[str]]:
+    """Count the jobs that these processes run, by queue."""
+    replies = yield from reads.try_all([(b"HSCAN", keys.work(name), b"0", b"COUNT", MOST_RUNNING) for name in names])
     found: Counter[str] = Counter()
     for reply in replies:
         for _, value in [] if is_error(reply) else reads.pairs(reply[1]):
@@ -71,8 +68,8 @@ def _count_running(keys: SidekiqKeys) -> Program[Counter[str]]:
 
 
 def _read_oldest(keys: SidekiqKeys, names: list[str]) -> Program[dict[str, int | None]]:
-    """Read when the job that is next in each queue was put in line, as Sidekiq does for its latency."""
-    replies = yield from reads.ask_all([(b"LINDEX", keys.queue(name), -1) for name in names])
+    """Read when the next job of each queue was enqueued, like Sidekiq does for its latency."""
+    replies = yield from reads.try_all([(b"LINDEX", keys.queue(name), -1) for name in names])
     found: dict[str, int | None] = {}
     for name, reply in zip(names, replies, strict=True):
         job = None if is_error(reply) else jobs.read(reply)
@@ -82,7 +79,7 @@ def _read_oldest(keys: SidekiqKeys, names: list[str]) -> Program[dict[str, int |
 
 def _sets(adapter: str, keys: SidekiqKeys, now: int) -> Program[list[QueueRow]]:
     grace = b"(%d.%03d" % divmod(now - jobs.GRACE_MS, 1000)
-    replies = yield ask(
+    replies = yield with_errors(
         *((b"ZCARD", keys.set_of(name)) for name in SETS),
         *((b"ZCOUNT", keys.set_of(name), b"-inf", now // 1000) for name in SETS),
         *((b"ZCOUNT", keys.set_of(name), b"-inf", grace) for name in SETS),
@@ -95,6 +92,6 @@ def _sets(adapter: str, keys: SidekiqKeys, now: int) -> Program[list[QueueRow]]:
                 QueueRow(adapter=adapter, name=name, problem=problem_of([(b"ZCARD", keys.set_of(name))], [size]))
             )
         elif size:
-            waits = {} if state == "dead" else {"overdue": _number(due), "stuck": _number(late)}
+            waits = {} if state == "dead" else {"overdue": reads.number(due), "stuck": reads.number(late)}
             rows.append(QueueRow(adapter=adapter, name=name, **{state.value: int(size)}, **waits))  # type: ignore[arg-type]
     return rows

@@ -1,7 +1,7 @@
 """The `vmpooler` adapter: a queue for each pool, one for requests, one for each kind of task; dead letters by pool.
 
-A VM's set says where it is; its hash only says more about it. A VM may be in several sets and is counted once. Dead
-letters are of the pool that they name; those that name none are in a queue of their set (`dlq:clone`).
+A VM's set is its state; its hash only has more facts. A VM may be in several sets and is counted once. Dead letters
+belong to the pool that they name; those without one are in a queue of their set (`dlq:clone`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from qdeck._deck.model import NO_STATE, QueueRow, State
-from qdeck._deck.reasons import CapabilityCode
 from qdeck._engine.stored_numbers import score_ms
+from qdeck._model.reasons import CapabilityCode
+from qdeck._model.values import NO_STATE, QueueRow, State
 from qdeck._redis import reads
-from qdeck._redis.commands import ask, text_of
+from qdeck._redis.commands import text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import (
@@ -33,7 +33,7 @@ from qdeck.adapters.model import (
     age_s,
 )
 from qdeck.adapters.paging import read_slice
-from qdeck.adapters.together import all_of
+from qdeck.adapters.parallel_programs import all_of
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
     CREATE_QUEUE,
@@ -84,9 +84,7 @@ class VmPooler(Adapter):
     counts_orphans: ClassVar[bool] = True
     acl_keys: ClassVar[tuple[str, ...]] = ("vmpooler__*",)
     about: ClassVar[str] = "vmpooler__* of VMPooler"
-    outcome_evidence: ClassVar[str] = (
-        "a request tells when it has all its machines, and each failure is another dead letter"
-    )
+    outcome_evidence: ClassVar[str] = "a request shows when it has all its VMs, and each failure adds a dead letter"
     patience_s: ClassVar[float] = 900.0  # after which the manager itself gives a clone up
 
     def __init__(self, settings: AdapterSettings | None = None) -> None:
@@ -95,7 +93,7 @@ class VmPooler(Adapter):
         self._clones: Clones | None = None
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
-        """The keys that are there for every pool; the fourth dead-letter key may be a hash or a sorted set."""
+        """Return the keys that exist once; the fourth dead-letter key may be a hash or a sorted set."""
         zsets = (REQUESTS, PROCESSING, CREATE, *(key for kind, key in DEAD.items() if kind != "tasks"))
         return {
             POOLS: Kind.SET, HEALTH: Kind.HASH, DEAD["tasks"]: None, **dict.fromkeys(zsets, Kind.ZSET),
@@ -111,45 +109,39 @@ class VmPooler(Adapter):
         return group_of(name)
 
     def capabilities(self) -> Mapping[Act, Capability]:
-        """What its API does, and what an operator does with redis-cli otherwise."""
-        refill = "the manager fills a pool up by itself"
+        """Return the verbs, which do the same as its API or an operator with redis-cli."""
+        refill = "the manager refills pools by itself"
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="of a request that is not over; " + refill),
+            Act.RETRY: Capability(states=(State.DEAD,), note="only for a request that has not ended; " + refill),
             Act.DISCARD: Capability(states=(State.DEAD, State.DONE, State.READY)),
-            Act.CANCEL: Capability(states=(State.RUNNING, State.READY), note="as DELETE of its API"),
+            Act.CANCEL: Capability(states=(State.RUNNING, State.READY), note="like DELETE of its API"),
             Act.COMPLETE: Capability(states=(State.READY, State.RUNNING), note="the manager destroys the VM"),
             Act.BURY: Capability(states=(State.DELAYED,)),
             Act.EXPIRE: Capability(
                 states=(State.READY, State.RUNNING, State.DELAYED),
-                note="of requests and pending VMs, by a purge",
+                note="requests and pending VMs, by a purge",
             ),
             Act.REQUEUE: Capability(code=CapabilityCode.BY_ITSELF, note=refill),
-            Act.RUN: Capability(code=CapabilityCode.NO_SUCH_STATE, note="a VM is ready when its clone is"),
+            Act.RUN: Capability(
+                code=CapabilityCode.NO_SUCH_STATE, note="a VM becomes ready when its clone is complete"
+            ),
         }
 
     def pools(self) -> Program[list[str]]:
-        """Configured pools and those that only have sets left."""
-        found: set[str] = set()
-        cursor: Any = b"0"
-        while True:
-            [reply] = yield ask((b"SSCAN", POOLS, cursor, b"COUNT", 1000))
-            if is_error(reply):
-                break
-            cursor, names = reply
-            found.update(text_of(name) for name in names)
-            if cursor in (b"0", 0):
-                break
+        """Return the configured pools, and those that only have sets left."""
+        names, _ = yield from reads.scan_set(POOLS)
+        found = {text_of(name) for name in names}
         groups = self.sight.groups if self.sight is not None else {}
         found.update(group.removeprefix("pool ") for group in groups if group.startswith("pool "))
         return sorted(found)
 
     def rows(self, now: int) -> Program[Look]:
-        """Pools first, then requests and tasks, then dead letters that are of no pool."""
+        """Return pools first, then requests and tasks, then dead letters without a pool."""
         notices: list[str] = []
         unread: list[str] = []
         tasks = "none" if self.sight is None else self.sight.types.get(DEAD["tasks"], "none")
         if tasks not in ("none", "hash", "zset"):
-            unread.append(f"{DEAD['tasks'].decode()} holds a {tasks}, vmpooler needs a hash or a zset: it is left out")
+            unread.append(reads.ignored_words(DEAD["tasks"], self.name, "hash or zset", tasks))
         from qdeck.adapters.vmpooler.health import read_measures
 
         pools = yield from self.pools()
@@ -167,16 +159,16 @@ class VmPooler(Adapter):
         of_no_pool = sorted(set(letters) - set(pools)) if letters is not None else []
         rows += [QueueRow(adapter=self.name, name=name, dead=(letters or Counter())[name]) for name in of_no_pool]
         if letters is None:
-            sizes = yield from reads.ask_all([(b"ZCARD", key) for key in DEAD.values()])
+            sizes = yield from reads.try_all([(b"ZCARD", key) for key in DEAD.values()])
             for kind, size in zip(DEAD, sizes, strict=True):
                 if not is_error(size) and size:
                     rows.append(QueueRow(adapter=self.name, name=f"dlq:{kind}", dead=size))
         return Look(rows=tuple(rows), notices=tuple(notices), unread=tuple(unread), measures=measures)
 
     def _pool_row(self, pool: str, now: int, unread: list[str]) -> Program[QueueRow]:
-        sizes = yield ask(*((b"SCARD", pool_key(name, pool)) for name in SETS))
+        sizes = yield with_errors(*((b"SCARD", pool_key(name, pool)) for name in SETS))
         bad = [name for name, size in zip(SETS, sizes, strict=True) if is_error(size)]
-        unread += [f"vmpooler__{name}__{pool} is not a set: it is left out" for name in bad]
+        unread += [reads.ignored_words(pool_key(name, pool), self.name, "set") for name in bad]
         total = sum(size for size in sizes if not is_error(size))
         if total > MOST_VMS:
             known = {name: None if name in bad else size for name, size in zip(SETS, sizes, strict=True)}
@@ -206,7 +198,7 @@ class VmPooler(Adapter):
 
     def _big_row(self, pool: str, sizes: Mapping[str, int | None]) -> Program[QueueRow]:
         pairs = (("running", "migrating"), ("completed", "discovered"))
-        both = yield from reads.ask_all([(b"SINTERCARD", 2, *(pool_key(n, pool) for n in pair)) for pair in pairs])
+        both = yield from reads.try_all([(b"SINTERCARD", 2, *(pool_key(n, pool) for n in pair)) for pair in pairs])
         sums = []
         for pair, shared in zip(pairs, both, strict=True):
             parts = [sizes[name] or 0 for name in pair]
@@ -217,7 +209,7 @@ class VmPooler(Adapter):
         )  # fmt: skip
 
     def _other_rows(self, now: int, unread: list[str]) -> Program[list[QueueRow]]:
-        waiting, working, create, *tasks = yield ask(
+        waiting, working, create, *tasks = yield with_errors(
             (b"ZCARD", REQUESTS), (b"ZCARD", PROCESSING), (b"ZCARD", CREATE),
             *((b"SCARD", key) for key in TASKS.values()),
         )  # fmt: skip
@@ -225,24 +217,24 @@ class VmPooler(Adapter):
         ended: Counter[State] | None = Counter()
         if group is not None:
             ended = yield from self._ended(group.names, now, unread) if group.count <= len(group.names) else _nothing()
-        oldest = yield ask(*((b"ZRANGE", key, 0, 0, b"WITHSCORES") for key in (REQUESTS, PROCESSING)))
+        oldest = yield with_errors(*((b"ZRANGE", key, 0, 0, b"WITHSCORES") for key in (REQUESTS, PROCESSING)))
         moments = [score_ms(first[1], 1000) for first in oldest if not is_error(first) and first]
         since = [at for at in moments if at is not None]
         rows = []
-        if group is not None or _number(waiting) or _number(working):
+        if group is not None or reads.number(waiting) or reads.number(working):
             limit = now // 1000 - 300
-            late = yield ask(*((b"ZCOUNT", key, b"-inf", f"({limit}") for key in (REQUESTS, PROCESSING)))
+            late = yield with_errors(*((b"ZCOUNT", key, b"-inf", f"({limit}") for key in (REQUESTS, PROCESSING)))
             counts = {s: None if ended is None else ended[s] for s in (State.DONE, State.DEAD, State.CANCELLED)}
             rows.append(
                 QueueRow(
                     adapter=self.name,
                     name=REQUEST_QUEUE,
-                    ready=_number(waiting),
-                    running=_number(working),
+                    ready=reads.number(waiting),
+                    running=reads.number(working),
                     done=counts[State.DONE],
                     dead=counts[State.DEAD],
                     cancelled=counts[State.CANCELLED],
-                    stuck=sum(_number(n) or 0 for n in late),
+                    stuck=sum(reads.number(n) or 0 for n in late),
                     oldest_s=age_s(now, min(since, default=None)),
                     serves_others=True,
                 )
@@ -258,20 +250,20 @@ class VmPooler(Adapter):
         return Counter(State(entry.state) for entry in entries)
 
     def _count_letters(self, notices: list[str]) -> Program[Counter[str] | None]:
-        """Dead letters of each pool; they are read again only when their sets changed."""
+        """Count the dead letters of each pool, again only if their sets have changed."""
         sources = yield from dead_sources()
         calls: list[Command] = []
         for source in sources:
             is_hash = source.kind is Kind.HASH
             calls.append((b"HLEN" if is_hash else b"ZCARD", source.key))
             calls.append((b"HLEN", source.key) if is_hash else (b"ZRANGE", source.key, -1, -1, b"WITHSCORES"))
-        replies = yield from reads.ask_all(calls)
+        replies = yield from reads.try_all(calls)
         mark = [str(reply) if is_error(reply) else reply for reply in replies]
         if self._letters[0] == mark:
             return self._letters[1]
         total = sum(size for size in replies[::2] if not is_error(size))
         if total > MOST_LETTERS:
-            notices.append(f"{total:,} dead letters: they are not told apart by pool")
+            notices.append(f"{total:,} dead letters: not counted by pool")
             return None
         count: Counter[str] = Counter()
         for part in (yield from all_of([_by_queue(source) for source in sources])):
@@ -280,7 +272,7 @@ class VmPooler(Adapter):
         return count
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
-        """The sets of a pool, or the keys of requests and tasks; and the dead letters."""
+        """Return the sets of a pool, or the keys of requests and tasks; and the dead letters."""
         found: list[Source] = []
         if queue == NO_QUEUE:
             from qdeck.adapters.vmpooler.purge import RECORDS
@@ -306,7 +298,7 @@ class VmPooler(Adapter):
         return [*found, *((yield from dead_sources()) if State.DEAD in states else [])]
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """Entries of one source."""
+        """Return the entries of one source."""
         if not raws:
             return []
         if raws[0].source.native_state.startswith("dlq:"):
@@ -322,7 +314,7 @@ class VmPooler(Adapter):
         return (yield from fill_vms(queue, raws, now, self.thresholds.stuck_age_ms))
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
-        """As every adapter does; records of no VM are in no set, and looked up by their own key."""
+        """Return planned entries as they are now; orphaned records are read by their own keys."""
         from qdeck.adapters.vmpooler.purge import read_orphans
 
         if state != NO_STATE:
@@ -337,7 +329,7 @@ class VmPooler(Adapter):
         return rules_of(queue)
 
     def health(self, now: int, rows: Sequence[QueueRow], orphans: Limits | None = None) -> Program[AdapterHealth]:
-        """Its own numbers besides: clones under way, records of no VM, and what VMPooler says of itself."""
+        """Return also its own numbers: clones in progress, orphaned records, and VMPooler's own health."""
         from qdeck.adapters.vmpooler.health import measure_health
 
         found, self._clones = yield from measure_health(self, now, rows, self._clones)
@@ -350,13 +342,13 @@ class VmPooler(Adapter):
         return (yield from keep_own_health(self, now))
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
-        """By their requests."""
+        """Return the outcomes from the requests."""
         from qdeck.adapters.vmpooler.outcomes import read_outcomes
 
         return (yield from read_outcomes(tried))
 
     def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """What its API or its purge would do. Options: `limits`, `rule`, `reason`."""
+        """Return the change of a verb, which has the effect of VMPooler's API or purge."""
         from qdeck.adapters.vmpooler.changes import build
 
         return (yield from build(self, act, entry, context))
@@ -368,7 +360,7 @@ def _queue_of(raw: Raw) -> str:
 
 
 def _by_queue(source: Source) -> Program[Counter[str]]:
-    """How many dead letters of a set are of which pool."""
+    """Count the dead letters of a set by pool."""
     count: Counter[str] = Counter()
     place: str | None = ""
     while place is not None:
@@ -377,20 +369,13 @@ def _by_queue(source: Source) -> Program[Counter[str]]:
     return count
 
 
-def _number(reply: Any) -> int | None:
-    return None if is_error(reply) else int(reply)
-
-
 def _nothing() -> Program[Counter[State] | None]:
-    yield from ()  # no reading: a program all the same
+    yield from ()  # reads nothing, but is a program
     return None
 
 
 def _members(key: bytes) -> Program[list[bytes]]:
-    found: dict[bytes, None] = {}
-    cursor: Any = b"0"
-    while True:
-        cursor, names = yield (b"SSCAN", key, cursor, b"COUNT", 1000)
-        found.update(dict.fromkeys(names))
-        if cursor in (b"0", 0) or len(found) > 2 * MOST_VMS:
-            return list(found)
+    found, error = yield from reads.scan_set(key, most=2 * MOST_VMS + 1)
+    if error is not None:
+        raise error
+    return found

@@ -1,4 +1,4 @@
-"""What is done to VMPooler's entries: what its own API or purge does, in one step, and only if the entry is as seen."""
+"""The changes of verbs in VMPooler: the effects of its API or purge, in one step, if the entry has not changed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck.model import State
-from qdeck._deck.reasons import Caution, CautionCode, SkipCode
 from qdeck._engine import codec
-from qdeck._redis.commands import ask, raw_of, text_of
+from qdeck._model.reasons import Caution, CautionCode, SkipCode
+from qdeck._model.values import State
+from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import THERE, Change
@@ -29,7 +29,7 @@ from qdeck.adapters.vmpooler.keys import (
     vm_key,
 )
 from qdeck.adapters.vmpooler.purge import ORPHAN, expire_orphan
-from qdeck.adapters.vmpooler.requests import end_request
+from qdeck.adapters.vmpooler.requests import DESTROYED, end_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ _VM_STAYS: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the VM it
 
 
 def build(adapter: Adapter, act: Act, entry: Entry, context: Context) -> Program[Change]:
-    """Return the change that does this to an entry."""
+    """Return the change of a verb for an entry."""
     now, limits = context.now, context.limits
     if entry.native_state == ORPHAN:
         return expire_orphan(entry, now)
@@ -54,11 +54,11 @@ def build(adapter: Adapter, act: Act, entry: Entry, context: Context) -> Program
         return (yield from end_request(act, entry, now))
     rule = context.rule
     if rule is not None and entry.state != State.DEAD and not adapter.takes(rule, entry, limits, now):
-        raise Skipped.because("it is not too old any more")
+        raise Skipped.because("it is no longer over the limit")
     if act is Act.EXPIRE and entry.native_state == "pending":
         return (yield from _drop(entry, now))
     if act is Act.EXPIRE:
-        raise Skipped.because("only requests, pending VMs and records of no VM expire")
+        raise Skipped.because("only requests, pending VMs and orphaned records expire")
     if act is Act.RETRY:
         return (yield from _retry(entry))
     in_zset = entry.state == State.DEAD or entry.queue == CREATE_QUEUE
@@ -95,14 +95,15 @@ def _complete(entry: Entry) -> Change:
     return Change(
         id=entry.id,
         cells=(cells.member(seen.key, seen.member, THERE, None), cells.member(done, seen.member, None, THERE)),
-        effect=f"to {done.decode('utf-8', 'replace')}: the manager destroys it",
+        effect=f"moved to {done.decode('utf-8', 'replace')}; the manager destroys it",
+        caution=DESTROYED,
     )
 
 
 def _bury(entry: Entry, now: int, limits: Limits, reason: str) -> Program[Change]:
     """To the dead letters, as its purge writes them; its hash gets an end only if it has none."""
     at, hash_key = now // 1000, vm_key(entry.seen.member)
-    request, alias = yield ask((b"HGET", hash_key, b"request_id"), (b"HGET", hash_key, b"pool_alias"))
+    request, alias = yield with_errors((b"HGET", hash_key, b"request_id"), (b"HGET", hash_key, b"pool_alias"))
     facts = {
         "vm": entry.id, "pool": entry.queue, "queue_from": "pending", "error_class": "Purge", "error_message": reason,
         "failed_at": iso(at * 1000), "retry_count": 0,
@@ -118,7 +119,7 @@ def _bury(entry: Entry, now: int, limits: Limits, reason: str) -> Program[Change
     return msgspec.structs.replace(
         dropped,
         cells=(*dropped.cells, cells.score(dead, letter, None, b"%d" % at), *kept),
-        effect="to vmpooler__dlq__pending",
+        effect="moved to vmpooler__dlq__pending",
     )
 
 
@@ -128,7 +129,7 @@ def _drop(entry: Entry, now: int) -> Program[Change]:
     Undone only while the VM is in no set: the manager may have found it since.
     """
     seen, hash_key = entry.seen, vm_key(entry.seen.member)
-    clone, ttl = yield ask((b"HGET", hash_key, b"clone"), (b"TTL", hash_key))
+    clone, ttl = yield with_errors((b"HGET", hash_key, b"clone"), (b"TTL", hash_key))
     clone = None if is_error(clone) else clone
     if read_ms(clone) != entry.since_ms:
         raise Skipped(SkipCode.CHANGED, text_of(hash_key))
@@ -143,7 +144,7 @@ def _drop(entry: Entry, now: int) -> Program[Change]:
 
 
 def _in_no_other_set(entry: Entry) -> Iterator[Cell]:
-    """What an undo looks at besides: a VM that is in a set by now is somewhere else."""
+    """Return the cells that only an undo checks: a VM that is in a set has moved."""
     for name in SETS:
         if (key := pool_key(name, entry.queue)) != entry.seen.key:
             yield cells.member(key, entry.seen.member, None).guards_undo
@@ -157,7 +158,7 @@ def _retry(entry: Entry) -> Program[Change]:
     tags = dict(tag.split(":", 1) for tag in entry.tags)
     request, alias, pool, seen = tags.get("request"), tags.get("alias"), entry.queue, entry.seen
     if entry.problem or not request or not alias or pool.startswith("dlq:") or seen.score is None:
-        why = entry.problem or "it was made for no request: the manager fills the pool up by itself"
+        why = entry.problem or "it belongs to no request; the manager refills the pool by itself"
         raise Skipped.because(why)
     record = request_key(raw_of(request))
     status, wanted = yield [(b"HGET", record, b"status"), (b"HGET", record, b"requested")]
@@ -177,5 +178,5 @@ def _retry(entry: Entry) -> Program[Change]:
             *(() if score is None else (cells.score(CREATE, tasks[at], score, None),)),
             cells.score(CREATE, tasks[at + 1], None, b"1"),
         ),
-        effect=f"one VM of {pool} more for the request {request}, first in line",
+        effect=f"one more VM of {pool} for the request {request}, as the next task",
     )

@@ -1,4 +1,4 @@
-"""VMPooler's health in numbers, and the hash in which VMPooler itself tells of it."""
+"""The numbers for VMPooler's health, and the hash in which VMPooler stores its own."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from qdeck._deck import payload
-from qdeck._deck.model import Measure, State, Status
-from qdeck._deck.verdict import grade
 from qdeck._engine import codec
 from qdeck._errors import QdeckError
 from qdeck._formatting import iso as iso_of
+from qdeck._model import payload
+from qdeck._model.values import Measure, State, Status
+from qdeck._model.verdict import grade
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, Change
 from qdeck.adapters.changes import apply_once
-from qdeck.adapters.measures import measure
+from qdeck.adapters.health_numbers import measure
 from qdeck.adapters.model import AdapterHealth, Kind, Source, age_s
 from qdeck.adapters.paging import read_slice
 from qdeck.adapters.times import iso, read_ms
@@ -30,16 +30,16 @@ from qdeck.adapters.vmpooler.purge import read_orphans
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import QueueRow
+    from qdeck._model.values import QueueRow
     from qdeck._redis.commands import Program
     from qdeck._settings.thresholds import Thresholds
     from qdeck.adapters.adapter import Adapter
 
 CLONES: Final = (b"vmpooler__tasks__clone", b"vmpooler__tasks__ondemandclone")
-FRESH_S: Final = 900  # a check of VMPooler's own is due every 300 s; after three of them nobody makes it
+FRESH_S: Final = 900  # VMPooler's own check runs every 300 s; after three missed checks it does not run
 LIVE_S: Final = 3600
 MOST_RECORDS: Final = 50_000  # of VMs that are looked through for those of no VM
-MARK: Final = "qdeck"  # in the metrics that qdeck wrote: they are no sign that somebody else does
+MARK: Final = "qdeck"  # marks metrics that qdeck wrote, so that they do not count as VMPooler's
 _RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, native_state="record")
 
 
@@ -58,8 +58,8 @@ def measure_health(
     `clones` is what the call before this one returned: a rate needs two.
     """
     found = yield from measure(adapter, rows)
-    clone, ondemand, waiting = yield ask((b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE))
-    tasks = {"clone": (_count(clone), None), "ondemand": (_count(ondemand), _number(waiting))}
+    clone, ondemand, waiting = yield with_errors((b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE))
+    tasks = {"clone": (_count(clone), None), "ondemand": (_count(ondemand), reads.number(waiting))}
     notices = list(found.notices)
     said = yield from _read_said(now)
     orphaned = yield from count_orphans(adapter, now, notices)
@@ -75,7 +75,7 @@ def measure_health(
 
 
 def read_measures(now: int) -> Program[tuple[Measure, ...]]:
-    """How long ago VMPooler wrote its health, where it does."""
+    """Return how long ago VMPooler wrote its health, if it does."""
     said = yield from _read_said(now)
     if said.get("age_s") is None or said["ours"]:
         return ()
@@ -88,7 +88,7 @@ def read_measures(now: int) -> Program[tuple[Measure, ...]]:
 
 
 def _read_said(now: int) -> Program[dict[str, Any]]:
-    [own] = yield ask((b"HGETALL", HEALTH))
+    [own] = yield with_errors((b"HGETALL", HEALTH))
     return _said({} if is_error(own) else dict(reads.pairs(own)), now)
 
 
@@ -96,7 +96,7 @@ def _count_clones(now: int) -> Program[int]:
     """Return how many clones were made in the days around now: their hashes are by day, in an unknown zone."""
     day = datetime.fromtimestamp(now / 1000, UTC)
     days = [(day + timedelta(days=shift)).strftime("%Y-%m-%d") for shift in (-1, 0, 1)]
-    counts = yield from reads.ask_all([(b"HLEN", f"vmpooler__clone__{name}".encode()) for name in days])
+    counts = yield from reads.try_all([(b"HLEN", f"vmpooler__clone__{name}".encode()) for name in days])
     return sum(int(count) for count in counts if not is_error(count))
 
 
@@ -107,17 +107,13 @@ def _clones_per_min(before: Clones | None, now: Clones) -> float | None:
 
 
 def _count(reply: Any) -> int | None:
-    """A counter of clones: it drifts, even below zero; less than none is none."""
+    """Return a counter of clones: it drifts, even below zero, which counts as zero."""
     if is_error(reply):
         return None
     try:
         return max(0, int(reply or 0))
     except ValueError:
         return None
-
-
-def _number(reply: Any) -> int | None:
-    return None if is_error(reply) else int(reply)
 
 
 def _said(fields: Mapping[bytes, bytes], now: int) -> dict[str, Any]:
@@ -139,7 +135,7 @@ def _said(fields: Mapping[bytes, bytes], now: int) -> dict[str, Any]:
 
 
 def _facts(clones_per_min: float | None, orphaned: int | None, said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What VMPooler has besides, and its own verdict with its age."""
+    """Return VMPooler's own numbers, and its own health with its age."""
     own = None
     if said:
         own = {"status": said["status"], "last_check": iso_of(said["last_check_ms"]), "age_s": said["age_s"]}
@@ -148,10 +144,12 @@ def _facts(clones_per_min: float | None, orphaned: int | None, said: Mapping[str
 
 
 def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int | None]:
-    """Records of VMs that are in no set and do not end by themselves; None where there are too many to look through."""
+    """Count the records of VMs that are in no set and do not expire; None if there are too many to read."""
     group = adapter.sight.groups.get("vms") if adapter.sight is not None else None
     if group is not None and group.count > MOST_RECORDS:
-        notices.append(f"records of no VM are not counted: {group.count:,} to look through (qdeck purge does)")
+        notices.append(
+            f"orphaned records are not counted among {group.count:,} VM records; qdeck purge reads all of them"
+        )
         return None
     if group is not None and group.count <= len(group.names) and adapter.sight is not None and adapter.sight.complete:
         names = [name.removeprefix(vm_key(b"")) for name in group.names]
@@ -168,7 +166,7 @@ def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int
 
 
 def keep_own_health(adapter: Adapter, now: int) -> Program[dict[str, str]]:
-    """Write VMPooler's health hash, judged by VMPooler's own rules, while nobody else does; say what came of it."""
+    """Write VMPooler's health hash by VMPooler's own rules, while VMPooler does not; return the result as text."""
     try:
         look = yield from adapter.rows(now)
         health = yield from adapter.health(now, look.rows)
@@ -180,9 +178,9 @@ def keep_own_health(adapter: Adapter, now: int) -> Program[dict[str, str]]:
 
 
 def _write(metrics: Mapping[str, Any], status: str, now: int) -> Program[str]:
-    """Write VMPooler's health hash in its own shape, if nobody else does: there is none, it is ours, or it is old.
+    """Write VMPooler's health hash in its own format, if it is missing, old, or was written by qdeck.
 
-    Returns `written`, or why it was not.
+    Return `written`, or why it was not.
     """
     own = yield (b"HGETALL", HEALTH)
     fields = dict(reads.pairs(own))
@@ -198,7 +196,7 @@ def _write(metrics: Mapping[str, Any], status: str, now: int) -> Program[str]:
             cells.field(HEALTH, b"status", ANY, status.encode()),
             cells.expiry(HEALTH, ANY, b"%d" % (now + LIVE_S * 1000)),
         ),
-        effect="vmpooler__health is written",
+        effect="vmpooler__health written",
     )
     outcome = yield from apply_once(change)
     return "written" if outcome.done else outcome.why
@@ -209,7 +207,7 @@ def _local(now: int) -> bytes:
 
 
 def own_shape(health: AdapterHealth, letters: Mapping[str, int | None]) -> dict[str, Any]:
-    """The metrics as VMPooler writes them: pool → state → numbers, whole seconds."""
+    """Return the metrics as VMPooler writes them: pool → state → numbers, in whole seconds."""
     queues: dict[str, Any] = {}
     stuck = 0
     words = {State.DELAYED: "pending", State.READY: "ready"}
@@ -239,17 +237,17 @@ def own_shape(health: AdapterHealth, letters: Mapping[str, int | None]) -> dict[
 
 
 def read_letters() -> Program[dict[str, int | None]]:
-    """How many dead letters there are of each kind."""
-    replies = yield from reads.ask_all([(b"ZCARD", key) for key in DEAD.values()])
-    found = {kind: None if is_error(size) else int(size) for kind, size in zip(DEAD, replies, strict=True)}
+    """Return the number of dead letters of each kind."""
+    replies = yield from reads.try_all([(b"ZCARD", key) for key in DEAD.values()])
+    found = {kind: reads.number(size) for kind, size in zip(DEAD, replies, strict=True)}
     if found["tasks"] is None:  # the page on queue reliability makes a hash of it
-        [size] = yield from reads.ask_all([(b"HLEN", DEAD["tasks"])])
-        found["tasks"] = _number(size)
+        [size] = yield from reads.try_all([(b"HLEN", DEAD["tasks"])])
+        found["tasks"] = reads.number(size)
     return found
 
 
 def judge(metrics: Mapping[str, Any], limits: Thresholds) -> Status:
-    """VMPooler's own verdict on its metrics: that of the worst of them."""
+    """Return VMPooler's status for its metrics: that of the worst."""
     errors = metrics["errors"]
     pools = [pool for name, pool in metrics["queues"].items() if name != "dlq"]
     pending, ready = limits.pending_queue_max, limits.ready_queue_max

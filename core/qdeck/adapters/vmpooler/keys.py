@@ -1,4 +1,4 @@
-"""Names of VMPooler's keys, and what its strings mean."""
+"""The names of VMPooler's keys, and the formats of its strings."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ _SET: Final = re.compile(rb"vmpooler__(?:running|migrating|ready|pending|complet
 
 
 def pool_key(state: str, pool: str) -> bytes:
-    """The set of a pool's VMs in a state."""
+    """Return the set of a pool's VMs in a state."""
     return raw_of(f"vmpooler__{state}__{pool}")
 
 
 def vm_key(vm: bytes) -> bytes:
-    """A VM's own hash."""
+    """Return the hash of a VM."""
     return b"vmpooler__vm__" + vm
 
 
 def request_key(request: bytes) -> bytes:
-    """A request's own hash."""
+    """Return the hash of a request."""
     return b"vmpooler__odrequest__" + request
 
 
 def active_key(pool: str) -> bytes:
-    """When each VM of a pool was checked out."""
+    """Return the hash with the time at which each VM of a pool was checked out."""
     return raw_of(f"vmpooler__active__{pool}")
 
 
 def group_of(name: bytes) -> str | None:
-    """What a key that a scan found belongs to."""
+    """Return the group of a key that a scan found."""
     if found := _SET.fullmatch(name):
         return f"pool {text_of(found[1])}"
     if name.startswith(b"vmpooler__vm__"):
@@ -72,7 +72,7 @@ def group_of(name: bytes) -> str | None:
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """A dead letter as it reads. `facts` is its JSON, empty when there is none."""
+    """A decoded dead letter; `facts` is its JSON, empty if there is none."""
 
     vm: str
     facts: dict[str, Any]
@@ -80,7 +80,7 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 def read_letter(member: bytes) -> Letter:
-    """A member of a dead-letter set: `vm:seconds:json` as it is written, or bare JSON as it was planned."""
+    """Decode a member of a dead-letter set: `vm:seconds:json`, or JSON alone."""
     facts = json_object(member)
     if facts is None:
         vm, _, rest = text_of(member).partition(":")
@@ -92,11 +92,11 @@ def read_letter(member: bytes) -> Letter:
     named = facts.get("vm")
     if isinstance(named, str) and named:
         return Letter(named, facts)
-    return Letter(short(member), facts, "it names no VM")
+    return Letter(short(member), facts, "it does not name a VM")
 
 
 def json_object(raw: bytes) -> dict[str, Any] | None:
-    """A JSON object; None when it is none."""
+    """Return a JSON object; None for other bytes."""
     try:
         value = codec.decode_json(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -105,7 +105,7 @@ def json_object(raw: bytes) -> dict[str, Any] | None:
 
 
 class VmTask(msgspec.Struct, frozen=True):
-    """A task of a request: so many VMs of a pool, under an alias."""
+    """A task of a request: a number of VMs of a pool, under an alias."""
 
     alias: str
     pool: str
@@ -114,7 +114,7 @@ class VmTask(msgspec.Struct, frozen=True):
 
 
 def read_task(member: bytes) -> VmTask | None:
-    """`alias:pool:count:request`; the request comes from users and may hold colons itself."""
+    """Decode `alias:pool:count:request`; the request comes from users and may contain colons."""
     parts = text_of(member).split(":", 3)
     count = digits(parts[2]) if len(parts) == 4 else None
     return None if count is None else VmTask(parts[0], parts[1], count, parts[3])

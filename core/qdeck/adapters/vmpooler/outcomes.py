@@ -1,6 +1,7 @@
-"""What happened to dead letters of VMPooler that were retried: of each request, how many machines were asked for again.
+"""The outcomes of VMPooler's retried dead letters: for each request, how many VMs were requested again.
 
-A new machine has a new name, so one letter cannot be followed; the request and its pool can, and how many failed since.
+A new VM has a new name, so a single dead letter cannot be followed; its request and pool can, and how many failed
+since.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck._redis import reads
-from qdeck._redis.commands import ask, raw_of
+from qdeck._redis.commands import raw_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Outcome
 from qdeck.adapters.vmpooler.keys import CREATE, DEAD, MOST_TOGETHER, read_letter, request_key
@@ -28,7 +29,7 @@ Asked = tuple[str, str, str]  # alias, pool, request
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one request and pool."""
+    """The numbers of one request and pool."""
 
     over: Outcome | None = None
     failed: int = 0
@@ -36,7 +37,7 @@ class _Known:
     outcomes: list[Outcome] = field(default_factory=list)
 
     def deal(self, count: int) -> None:
-        """Spread the outcomes over so many machines: which of them is which cannot be told."""
+        """Return outcomes for this number of VMs, in any order: single VMs cannot be distinguished."""
         failed = min(count, self.failed)
         rest = count - failed
         waiting = 0 if self.over else min(rest, self.waiting)
@@ -45,7 +46,7 @@ class _Known:
 
 
 def read_outcomes(tried: Sequence[Retried]) -> Program[list[Outcome]]:
-    """What happened to the machines that were asked for again."""
+    """Return the outcomes of the VMs that were requested again."""
     asked = [_asked(one.seen.member) for one in tried]
     count = Counter(asked)
     known = {who: _Known() for who in count}
@@ -69,7 +70,7 @@ def _read_requests(known: dict[Asked, _Known]) -> Program[None]:
         tasks = [raw_of(f"{alias}:{pool}:{count}:{request}") for count in range(1, MOST_TOGETHER + 2)]
         calls.append((b"HMGET", request_key(raw_of(request)), b"status", b"requested"))
         calls.append((b"ZMSCORE", CREATE, *tasks))
-    replies = yield from reads.ask_all(calls)
+    replies = yield from reads.try_all(calls)
     for found, record, scores in zip(known.values(), replies[::2], replies[1::2], strict=True):
         status, wanted = (None, None) if is_error(record) else record
         if status is not None or wanted is None:
@@ -81,5 +82,7 @@ def _read_requests(known: dict[Asked, _Known]) -> Program[None]:
 def _read_failures(since_ms: int) -> Program[Counter[Asked]]:
     sets = [key for kind, key in DEAD.items() if kind != "tasks"]
     least = since_ms // 1000
-    replies = yield ask(*((b"ZREVRANGEBYSCORE", key, b"+inf", least, b"LIMIT", 0, MOST_LETTERS) for key in sets))
+    replies = yield with_errors(
+        *((b"ZREVRANGEBYSCORE", key, b"+inf", least, b"LIMIT", 0, MOST_LETTERS) for key in sets)
+    )
     return Counter(_asked(letter) for reply in replies if not is_error(reply) for letter in reply)

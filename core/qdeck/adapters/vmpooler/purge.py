@@ -1,4 +1,4 @@
-"""What a purge takes of VMPooler: leftovers of each pool, records of no VM, requests over their time, dead letters.
+"""The purge rules of VMPooler: old VMs of each pool, orphaned records, old requests, dead letters.
 
 The rules are those of the page on queue reliability; where the program that was built differs for the worse, the rule
 is the right one: a record that ends by itself already is left to do so, and dead letters go one by one.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import NO_STATE, State
+from qdeck._model.values import NO_STATE, State
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import is_error
@@ -51,7 +51,7 @@ _OF_POOLS: Final = (
 _OF_REQUESTS: Final = (
     Rule(
         name="request_too_old", states=(State.RUNNING, State.READY), verb=Act.EXPIRE, setting="max_request_age",
-        reason="asked for {age} ago, over {limit}",
+        reason="requested {age} ago, over {limit}",
     ),
 )  # fmt: skip
 _OF_ALL: Final = (
@@ -68,7 +68,7 @@ _OF_ALL: Final = (
 
 
 def rules_of(queue: str) -> tuple[Rule, ...]:
-    """The rules for a queue; dead letters and records of no VM are of no queue in particular."""
+    """Return the rules for a queue; dead letters and orphaned records belong to no particular queue."""
     if queue == NO_QUEUE:
         return _OF_ALL
     if queue == REQUEST_QUEUE:
@@ -77,20 +77,20 @@ def rules_of(queue: str) -> tuple[Rule, ...]:
 
 
 def fill_orphans(raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
-    """Those of these records that are of no VM."""
+    """Return the orphaned ones of these records."""
     found = yield from read_orphans([raw.member.removeprefix(vm_key(b"")) for raw in raws], now)
     return [entry for entry in found if entry is not None]
 
 
 def read_orphans(vms: Sequence[bytes], now: int, *, ending: bool = False) -> Program[list[Entry | None]]:
-    """The records of VMs that are in no set of their pool, and with `ending` also those that end by themselves.
+    """Return the records of VMs that are in no set of their pool; with `ending`, also those that expire.
 
-    None for a record that is no orphan: it is none, it names no pool, or its VM is in a set.
+    None for a record that is not orphaned: it is missing, has no pool, or its VM is in a set.
     """
     calls: list[Command] = []
     for vm in vms:
         calls += [(b"HMGET", vm_key(vm), b"pool", b"clone"), (b"TTL", vm_key(vm))]
-    replies = yield from reads.ask_all(calls)
+    replies = yield from reads.try_all(calls)
     known: dict[str, list[tuple[int, bytes, Any]]] = {}
     for at, (vm, fields, ttl) in enumerate(zip(vms, replies[::2], replies[1::2], strict=True)):
         if is_error(fields) or fields[0] is None or not (ttl == -1 or (ending and ttl > 0)):
@@ -115,7 +115,7 @@ def _orphan(vm: bytes, pool: str, named: bytes, clone: bytes | None, now: int) -
 
 
 def expire_orphan(entry: Entry, now: int) -> Change:
-    """Let a record of no VM end in an hour, if it still is one, and has no end yet."""
+    """Return the change that lets an orphaned record expire in an hour, unless it already expires."""
     seen = entry.seen
     return Change(
         id=entry.id,
@@ -125,5 +125,5 @@ def expire_orphan(entry: Entry, now: int) -> Change:
             cells.expiry(seen.key, None, b"%d" % (now + ORPHAN_TTL_S * 1000)),
             *(cells.member(pool_key(name, entry.queue), raw_of(entry.id), None) for name in SETS),
         ),
-        effect=f"its record ends in {ORPHAN_TTL_S:,} s",
+        effect=f"its record expires in {ORPHAN_TTL_S:,} s",
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import payload
-from qdeck._deck.model import State
-from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import digits, score_ms, whole
+from qdeck._model import payload
+from qdeck._model.reasons import Stuck, StuckCode
+from qdeck._model.values import State
 from qdeck._redis import reads
-from qdeck._redis.commands import ask, text_of
+from qdeck._redis.commands import text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Entry, Kind, Raw, Source, age_s, short
 from qdeck.adapters.times import read_ms
@@ -47,10 +47,10 @@ Fields = dict[str, bytes]
 
 
 def owners(pool: str, vms: Sequence[bytes]) -> Program[list[str | None]]:
-    """In which set of the pool each VM counts; None where it is in none."""
+    """Return the set in which each VM is counted; None if it is in none."""
     if not vms:
         return []
-    replies = yield ask(*((b"SMISMEMBER", pool_key(name, pool), *vms) for name in SETS))
+    replies = yield with_errors(*((b"SMISMEMBER", pool_key(name, pool), *vms) for name in SETS))
     found: list[str | None] = [None] * len(vms)
     for name, reply in zip(SETS, replies, strict=True):
         if is_error(reply):
@@ -62,8 +62,8 @@ def owners(pool: str, vms: Sequence[bytes]) -> Program[list[str | None]]:
 
 
 def read_vms(vms: Sequence[bytes]) -> Program[list[Fields]]:
-    """The known fields of VMs; one without a hash has none."""
-    replies = yield from reads.ask_all([(b"HMGET", vm_key(vm), *FIELDS) for vm in vms])
+    """Read the known fields of VMs; one without a hash has none."""
+    replies = yield from reads.try_all([(b"HMGET", vm_key(vm), *FIELDS) for vm in vms])
     found: list[Fields] = []
     for reply in replies:
         values = [] if is_error(reply) else reply
@@ -72,14 +72,14 @@ def read_vms(vms: Sequence[bytes]) -> Program[list[Fields]]:
 
 
 def fill_vms(pool: str, raws: Sequence[Raw], now: int, stuck_ms: int) -> Program[list[Entry]]:
-    """VMs of one set; one that counts in another set is listed there."""
+    """Return the VMs of one set; one that is counted in another set is listed there."""
     here = raws[0].source.native_state
     places = yield from owners(pool, [raw.member for raw in raws])
     kept = [raw for raw, place in zip(raws, places, strict=True) if place == here]
     hashes = yield from read_vms([raw.member for raw in kept])
     active: Sequence[bytes | None] = [None] * len(kept)
     if kept and STATE_OF[here] is State.RUNNING:
-        [reply] = yield ask((b"HMGET", active_key(pool), *(raw.member for raw in kept)))
+        [reply] = yield with_errors((b"HMGET", active_key(pool), *(raw.member for raw in kept)))
         active = active if is_error(reply) else reply
     return [
         vm_entry(pool, raw, fields, checkout, now, stuck_ms)
@@ -88,7 +88,7 @@ def fill_vms(pool: str, raws: Sequence[Raw], now: int, stuck_ms: int) -> Program
 
 
 def since_of(native: str, fields: Mapping[str, bytes], checkout: bytes | None) -> int | None:
-    """From when a VM's age counts: each set has its own field. None is unknown, never guessed from another one."""
+    """Return since when a VM is in its state: each set has its own field. None is unknown."""
     if native == "pending":
         return read_ms(fields.get("clone"))
     if native == "ready":
@@ -105,7 +105,7 @@ def since_of(native: str, fields: Mapping[str, bytes], checkout: bytes | None) -
 def vm_entry(
     pool: str, raw: Raw, fields: Mapping[str, bytes], checkout: bytes | None, now: int, stuck_ms: int
 ) -> Entry:
-    """The record of a VM."""
+    """Return a VM as an entry."""
     native, vm = raw.source.native_state, text_of(raw.member)
     since = since_of(native, fields, checkout)
     stuck = None
@@ -131,27 +131,27 @@ def _tags(fields: Mapping[str, bytes]) -> tuple[str, ...]:
 
 
 def body_of(fields: Mapping[str, bytes]) -> bytes | None:
-    """The fields of a hash as JSON; its secrets are masked when they are shown."""
+    """Return the fields of a hash as JSON; secrets are masked when it is shown."""
     if not fields:
         return None
     return codec.encode_json({name: value.decode("utf-8", "replace") for name, value in fields.items()})
 
 
 def fill_requests(raws: Sequence[Raw], now: int, unread: list[str] | None = None) -> Program[list[Entry]]:
-    """Requests that wait or are worked on; or by the scan of their hashes, those that ended.
+    """Return requests that wait or are in progress; or, from a scan of their hashes, those that ended.
 
     Keys that hold no hash are named in `unread`.
     """
     names = raws[0].source.kind is Kind.NAMES
     ids = [raw.member.removeprefix(request_key(b"")) for raw in raws]
     wanted = ("requested", "status", "retry_count", "failure_reason", "token:token", "token:user")
-    replies = yield from reads.ask_all([(b"HMGET", request_key(name), *wanted) for name in ids])
+    replies = yield from reads.try_all([(b"HMGET", request_key(name), *wanted) for name in ids])
     if unread is not None:
-        lost = [text_of(request_key(name)) for name, reply in zip(ids, replies, strict=True) if is_error(reply)]
-        unread += [f"{key} is not a hash: it is left out" for key in lost]
+        lost = [request_key(name) for name, reply in zip(ids, replies, strict=True) if is_error(reply)]
+        unread += [reads.ignored_words(key, "vmpooler", "hash") for key in lost]
     scores: list[Any] = [None, None]
     if names and ids:
-        scores = yield ask((b"ZMSCORE", REQUESTS, *ids), (b"ZMSCORE", PROCESSING, *ids))
+        scores = yield with_errors((b"ZMSCORE", REQUESTS, *ids), (b"ZMSCORE", PROCESSING, *ids))
     found = []
     for at, (raw, request, reply) in enumerate(zip(raws, ids, replies, strict=True)):
         values = [] if is_error(reply) else reply
@@ -169,14 +169,14 @@ def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> E
     since = score_ms(raw.score, 1000)
     problem = stuck = None
     if source.kind is Kind.NAMES:
-        lost = "it neither waits nor is worked on, and has no outcome: the manager lost it"
+        lost = "it is neither waiting nor in progress and has no outcome; the manager lost it"
         state, problem = (State.DEAD, lost) if status is None else (_REQUEST_STATE.get(status, State.DONE), None)
         native = "lost" if status is None else said
     elif status is not None:
         native = f"{native}, {said}"
         stuck = Stuck(code=StuckCode.ALREADY_ENDED, name=source.key.decode())
     elif "requested" not in fields:
-        problem = "it has no record of what was requested"
+        problem = "it has no record of the request"
     if stuck is None and since is not None and now - since > REQUEST_TTL_MS:
         stuck = _waits(native, now - since, REQUEST_TTL_MS)
     reason = fields.get("failure_reason")
@@ -192,7 +192,7 @@ def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> E
 
 
 def fill_tasks(queue: str, raws: Sequence[Raw], now: int) -> list[Entry]:
-    """Tasks that wait: of requests, of disks and snapshots."""
+    """Return waiting tasks: of requests, disks and snapshots."""
     return [_task(queue, raw, now) for raw in raws]
 
 
@@ -219,7 +219,7 @@ def _task(queue: str, raw: Raw, now: int) -> Entry:
 
 
 def fill_letters(raws: Sequence[Raw], now: int) -> list[Entry]:
-    """Dead letters, each in the queue of its pool; one that names none is in a queue of its set."""
+    """Return dead letters, each in the queue of its pool; one without a pool is in a queue of its set."""
     return [_letter(raw, now) for raw in raws]
 
 
@@ -249,8 +249,8 @@ def _letter(raw: Raw, now: int) -> Entry:
 
 
 def dead_sources() -> Program[list[Source]]:
-    """The dead-letter keys; the fourth is what it is on this server."""
-    [kind] = yield ask((b"TYPE", DEAD["tasks"]))
+    """Return the dead-letter keys; the fourth has the type that it has on this server."""
+    [kind] = yield with_errors((b"TYPE", DEAD["tasks"]))
     tasks = Kind.HASH if kind == b"hash" else Kind.ZSET
     return [
         Source(

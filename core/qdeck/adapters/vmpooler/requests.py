@@ -1,4 +1,4 @@
-"""Ending a request of VMPooler: as DELETE of its API does, or as its manager does when the time of one is over.
+"""Ending a request of VMPooler, like DELETE of its API, or like its manager when a request is too old.
 
 In one step: the request, its record, and the VMs that were delivered to it. A request that is deleted is also taken out
 of the line, because the manager would go on making its VMs.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.reasons import Caution, CautionCode
-from qdeck._redis.commands import ask, raw_of, text_of
+from qdeck._model.reasons import Caution, CautionCode
+from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Change
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 DELETED_TTL_S: Final = 1_296_000
 MOST_VMS: Final = 500
+DESTROYED: Final = Caution(code=CautionCode.DESTROYED_OUTSIDE, name="VMs")
 
 
 def delivered_key(request: str, alias: str, pool: str) -> bytes:
-    """The set of VMs that a request got of a pool."""
+    """Return the set of VMs that a request got from a pool."""
     return raw_of(f"vmpooler__{request}__{alias}__{pool}")
 
 
@@ -33,9 +34,9 @@ def end_request(act: Act, entry: Entry, now: int) -> Program[Change]:
     """Return the change that deletes a request (cancel) or lets it fail because it is too old (expire)."""
     request, seen = entry.id, entry.seen
     record = request_key(raw_of(request))
-    wanted, ttl = yield ask((b"HGET", record, b"requested"), (b"TTL", record))
+    wanted, ttl = yield with_errors((b"HGET", record, b"requested"), (b"TTL", record))
     if seen.score is None or is_error(wanted):
-        raise Skipped.because("it is over already")
+        raise Skipped.because("it has already ended")
     deletes = act is Act.CANCEL
     status, ttl_s = (b"deleted", DELETED_TTL_S) if deletes else (b"failed", DATA_TTL_S)
     ends = b"%d" % (now + ttl_s * 1000)
@@ -48,17 +49,17 @@ def end_request(act: Act, entry: Entry, now: int) -> Program[Change]:
         done.append(cells.expiry(record, None, ends))
     vms = yield from _take_vms(request, wanted or b"", None if deletes else ends)
     moved = sum(bool(cell.part) for cell in vms) // 2
-    told = "" if not moved else f"; {moved:,} of its VMs to completed, where the manager destroys them"
+    told = "" if not moved else f"; {moved:,} of its VMs moved to completed, where the manager destroys them"
     return Change(
         id=request,
         cells=(*done, *vms),
-        effect=f"{status.decode()}, out of {text_of(seen.key)}{told}",
-        caution=Caution(code=CautionCode.DESTROYED_OUTSIDE, name="VMs") if moved else None,
+        effect=f"{status.decode()}, removed from {text_of(seen.key)}{told}",
+        caution=DESTROYED if moved else None,
     )
 
 
 def _take_vms(request: str, wanted: bytes, ends: bytes | None) -> Program[list[Cell]]:
-    """Its running VMs go to `completed`, and the sets that name them with the request, at once or later."""
+    """Return the cells that move its running VMs to `completed` and remove or expire the sets that list them."""
     found: list[Cell] = []
     for part in text_of(wanted).split(","):
         alias, _, rest = part.partition(":")
@@ -66,12 +67,12 @@ def _take_vms(request: str, wanted: bytes, ends: bytes | None) -> Program[list[C
         if not (alias and pool and count.isdigit()):
             continue
         delivered = delivered_key(request, alias, pool)
-        [vms] = yield ask((b"SMEMBERS", delivered))
+        [vms] = yield with_errors((b"SMEMBERS", delivered))
         if is_error(vms) or not vms:
             continue
         names = sorted(vms)
         if len(names) > MOST_VMS:
-            raise Skipped.because(f"it has {len(names):,} VMs: delete it through its API")
+            raise Skipped.because(f"it has {len(names):,} VMs; delete it through the API of VMPooler")
         running, done = pool_key("running", pool), pool_key("completed", pool)
         there = yield (b"SMISMEMBER", running, *names)
         for vm, is_running in zip(names, there, strict=True):

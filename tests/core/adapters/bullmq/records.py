@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import redis
 
 P = "bull:post:"
+EMITTED = (":events", ":marker", ":pc", ":id")  # how the names of keys end that an undo leaves
 STACK = "TypeError: no route to x?token=tok123\n    at send (/app/mail.js:7:11)\n    at process (/app/w.js:3:5)"
 
 

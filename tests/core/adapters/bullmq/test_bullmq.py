@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core.adapters.bullmq.records import P, fill, put, queue
+from core.adapters.bullmq.records import EMITTED, P, fill, put, queue
 from qdeck.admin import Reader, Writer
 from qdeck.testing.adapters import contents
+from support.counting import CountingProxy
 
 if TYPE_CHECKING:
     import redis
@@ -98,24 +99,21 @@ def test_a_job_whose_worker_has_a_lock_is_left_alone(url: str, server: redis.Red
 
 
 def test_undo_restores_every_state(url: str, server: redis.Redis) -> None:
-    def state() -> dict[bytes, object]:
-        left_out = (b"events", b"marker", b"pc")  # what is emitted and counted stays
-        return {key: value for key, value in contents(server).items() if not key.endswith(left_out)}
-
-    before = state()
+    before = contents(server, without=EMITTED)
     with Writer(url) as writer:
         for verb in ("retry", "run", "requeue", "discard"):
             done = writer.apply(writer.plan(verb, "post"))
             assert done.applied, verb
-            assert state() != before
+            assert contents(server, without=EMITTED) != before
             assert writer.undo(done.batch).restored == done.applied
-            assert state() == before, verb
+            assert contents(server, without=EMITTED) == before, verb
 
 
-def test_a_prefix_is_a_setting(url: str, raw: redis.Redis) -> None:
-    raw.hset("eu:post:meta", "version", "bullmq:6.7.0")
-    raw.lpush("eu:post:wait", "1")
-    settings = {"bullmq@eu": {"prefix": "eu"}}
+@pytest.mark.parametrize("prefix", ["eu", r"e[u]*?\\"])
+def test_a_prefix_is_a_setting(url: str, raw: redis.Redis, prefix: str) -> None:
+    raw.hset(f"{prefix}:post:meta", "version", "bullmq:6.7.0")
+    raw.lpush(f"{prefix}:post:wait", "1")
+    settings = {"bullmq@eu": {"prefix": prefix}}
     with Reader(url, adapters=("bullmq", "bullmq@eu"), adapter_settings=settings) as reader:
         [row] = reader.snapshot().queues
     assert (row.adapter, row.name, row.ready) == ("bullmq@eu", "post", 1)
@@ -127,3 +125,19 @@ def test_a_marker_of_an_early_version_is_no_job(url: str, raw: redis.Redis) -> N
     raw.lpush(P + "wait", "0:1795000000000")
     with Reader(url) as reader:
         assert [job.id for job in reader.jobs("post")] == ["one"]
+
+
+def test_outcomes_of_many_jobs_take_one_round_trip(url: str, raw: redis.Redis) -> None:
+    queue(raw)
+    for number in range(50):
+        put(raw, f"j{number}", "failed")
+    with CountingProxy.before(url) as proxy, Writer(proxy.url) as writer:
+        plan = writer.plan("retry", "post")
+        writer.apply(plan)
+        raw.lrem(P + "wait", 1, "j0")
+        raw.zadd(P + "completed", {"j0": 5})
+        start = len(proxy.requests())
+        outcomes = writer.outcomes(plan)
+        trips = [request for request in proxy.requests(start) if request.starts_trip and request.name == "zscore"]
+    assert (outcomes.total, outcomes.done, outcomes.waiting) == (50, 1, 49)
+    assert len(trips) == 1

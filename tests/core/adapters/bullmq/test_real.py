@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from core.adapters.bullmq.records import EMITTED
 from qdeck.admin import Writer
 from qdeck.testing.adapters import contents, values
 from support.systems import node_with
@@ -25,7 +26,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NAMES = ("a", "b", "c", "d")
 P = "bull:mail:"
-EMITTED = (b":events", b":marker", b":pc", b":id")
 
 
 class RealBullMq:
@@ -144,14 +144,14 @@ def test_the_effect_is_that_of_its_own_method(
     bullmq.run(own, *NAMES[:2])
     theirs, theirs_emitted = masked(raw), emitted(raw)
     prepared()
-    before = {key: value for key, value in contents(raw).items() if not key.endswith(EMITTED)}
+    before = contents(raw, without=EMITTED)
     with Writer(url) as writer:
         done = writer.apply(writer.plan(verb, "mail", ids=NAMES[:2]))
         assert done.applied == 2
         assert masked(raw) == theirs
         assert emitted(raw) == theirs_emitted
         writer.undo(done.batch)
-    assert {key: value for key, value in contents(raw).items() if not key.endswith(EMITTED)} == before
+    assert contents(raw, without=EMITTED) == before
 
 
 def masked(raw: redis.Redis) -> dict[bytes, Any]:

@@ -2,7 +2,7 @@
 
 from qdeck.adapters import (
     GUARD, NO_QUEUE, THERE, Act, Adapter, Capability, CapabilityCode, Change, End, Entry, Feature, Kind,
-    Look, Outcome, QueueRow, Rule, Skipped, Source, State, ask, ask_all, cells, is_error, raw_of, text_of,
+    Look, Outcome, QueueRow, Rule, Skipped, Source, State, with_errors, try_all, cells, is_error, raw_of, text_of,
 )  # fmt: skip
 
 QUEUES = b"minq:queues"
@@ -55,14 +55,14 @@ class Minq(Adapter):
         }
 
     def rows(self, now):
-        [names] = yield ask((b"SMEMBERS", QUEUES))
+        [names] = yield with_errors((b"SMEMBERS", QUEUES))
         if is_error(names):
             return Look(notices=("minq:queues is no set",))
         names = sorted(names)
         calls = []
         for name in names:
             calls += [(b"LLEN", key_of(text_of(name), b"wait")), (b"ZCARD", key_of(text_of(name), b"failed"))]
-        sizes = yield from ask_all(calls)
+        sizes = yield from try_all(calls)
         rows, unread = [], []
         for i, name in enumerate(names):
             counts = []
@@ -74,7 +74,7 @@ class Minq(Adapter):
         return Look(rows=tuple(rows), unread=tuple(unread))
 
     def sources(self, queue, states):
-        [known] = yield ask((b"SISMEMBER", QUEUES, raw_of(queue)))
+        [known] = yield with_errors((b"SISMEMBER", QUEUES, raw_of(queue)))
         if is_error(known) or not known:
             return []
         wait = Source(key=key_of(queue, b"wait"), kind=Kind.LIST, state=State.READY, native_state="wait", down=True)
@@ -82,7 +82,7 @@ class Minq(Adapter):
         return [source for source in (wait, failed) if source.state in states]
 
     def fill(self, queue, raws, now, want):
-        hashes = yield from ask_all([(b"HMGET", job_key(raw.member), *FIELDS) for raw in raws])
+        hashes = yield from try_all([(b"HMGET", job_key(raw.member), *FIELDS) for raw in raws])
         return [self.entry_of(queue, raw, reply, now) for raw, reply in zip(raws, hashes, strict=True)]
 
     def entry_of(self, queue, raw, reply, now):
@@ -137,7 +137,7 @@ class Minq(Adapter):
             failed, job = one.seen.key, one.seen.member
             wait = failed.removesuffix(b"failed") + b"wait"
             calls += [(b"EXISTS", job_key(job)), (b"LPOS", wait, job, b"MAXLEN", LOOKED_AT), (b"ZSCORE", failed, job)]
-        replies = yield from ask_all([*calls, *((b"LLEN", wait_of[1]) for wait_of in calls[1::3])])
+        replies = yield from try_all([*calls, *((b"LLEN", wait_of[1]) for wait_of in calls[1::3])])
         found = []
         for i in range(len(tried)):
             there, place, score, size = *replies[3 * i : 3 * i + 3], replies[3 * len(tried) + i]

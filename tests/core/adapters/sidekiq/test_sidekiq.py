@@ -11,6 +11,7 @@ import pytest
 from core.adapters.sidekiq.records import failed, fill, job, load, process
 from qdeck.admin import Code, Reader, Writer
 from qdeck.testing.adapters import contents
+from support.counting import CountingProxy
 
 if TYPE_CHECKING:
     import redis
@@ -119,3 +120,13 @@ def test_short_names_of_other_programs_are_no_sidekiq(url: str, raw: redis.Redis
     with Reader(url) as reader:
         seen = reader.snapshot()
     assert (seen.queues, seen.notices) == ((), ())
+
+
+def test_a_refresh_reads_the_names_of_processes_once(url: str, server: redis.Redis) -> None:
+    with CountingProxy.before(url) as proxy, Reader(proxy.url) as reader:
+        reader.snapshot()
+        start = len(proxy.requests())
+        reader.snapshot()
+        requests = proxy.requests(start)
+    # TYPE is the discovery's, which reads every fixed key.
+    assert [one.name for one in requests if one.key == "processes" and one.name != "type"] == ["sscan"]

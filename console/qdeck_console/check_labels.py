@@ -1,0 +1,22 @@
+"""The labels of health checks, the same in commands and on screens."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_LABELS: Final = {
+    "ready_queue": "ready",
+    "pending_queue": "overdue",
+    "late": "waiting too long",
+    "readable": "queues that cannot be read",
+    "unreadable": "values that cannot be read",
+    "workers": "without worker",
+    "eviction": "eviction policy",
+    "saving": "saving to disk",
+    "loading": "data loaded",
+}
+
+
+def check_label(name: str) -> str:
+    """Return the label of a check, by its name in JSON."""
+    return _LABELS.get(name, name.replace("_", " "))

@@ -1,0 +1,199 @@
+"""Applying the plan of a purge: the dialog before, the progress, and the purges of the agents."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from qdeck.admin import MAX_UNDO_BYTES
+from qdeck_console import format as fmt
+from qdeck_console.presenters.charts import thin_bar
+from qdeck_console.presenters.line_parts import section
+from qdeck_console.presenters.purge import DAY_MS, PurgeTotals, age_words, name_of
+from qdeck_console.text import cut_end, safe_text, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck.admin import AgentTask, Plan, Share
+    from qdeck_console.format import Line, Piece
+
+# What is done to entries, by what operators call it: the verbs, and the role of their number.
+_DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "removed": (("discard",), "bad bold"),
+    "cancelled": (("cancel",), "warn bold"),
+    "moved": (("bury", "requeue", "complete", "retry", "run"), "strong bold"),
+    "expire": (("expire",), "strong bold"),
+}
+
+_Row: TypeAlias = tuple[str, int | str, str, str]  # label, number, role of the number, words
+_ROOM: Final = f"{MAX_UNDO_BYTES >> 20} MiB"
+_KEPT: Final = 1.25  # bytes kept for undo for each of an entry: its score, its place and names are kept beside it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPurges:
+    """The purges of the agents, and how many bytes are kept for undo."""
+
+    purge: AgentTask
+    clean: AgentTask
+    undo_bytes: int = 0
+
+
+def size_words(number: int) -> str:
+    """Return bytes as plain text."""
+    return "".join(text for text, _ in fmt.size(number))
+
+
+def auto_lines(runs: AgentPurges | None, now_ms: int, cells: int) -> list[Line]:
+    """Return what the agents purged and when, and when they purge next."""
+    if runs is None:
+        return []
+    lines: list[Line] = [section("auto-purge", "", "muted", cells)]
+    lines += _task_lines(runs.purge, now_ms, cells, "automatic purge is off; start `qdeck agent --purge-every 3600`")
+    lines += [(), section("temporary queues, by the agent", "", "muted", cells)]
+    never = "automatic clean is off; start `qdeck agent --clean-every 3600`"
+    return lines + _task_lines(runs.clean, now_ms, cells, never)
+
+
+def _task_lines(task: AgentTask, now_ms: int, cells: int, never: str) -> list[Line]:
+    if task.started_ms is None:
+        return [((f" {cut_end(never, cells - 1)}", "muted"),)]
+    lines: list[Line] = []
+    if task.held:
+        lines.append(((" now    ", "muted"), ("runs", "accent"), (f" since {fmt.clock(task.started_ms)}", "muted")))
+    if task.ended_ms is not None:
+        told, role = _outcome(task)
+        ago = f", {fmt.span(now_ms - task.ended_ms)} ago: "
+        head = f"{fmt.clock(task.ended_ms)}{ago}"
+        lines.append(((" last   ", "muted"), (head, "text"), (cut_end(told, max(8, cells - 8 - len(head))), role)))
+        rules = task.summary.get("rules")
+        if isinstance(rules, dict) and rules:
+            words = ", ".join(f"{name_of(str(rule))} {_count(taken):,}" for rule, taken in rules.items())
+            lines += [((f"        {part}", "muted"),) for part in wrap(safe_text(words), cells - 8, most=2)]
+    due, every = task.next_ms, task.summary.get("every_s")
+    if due is not None and isinstance(every, int | float):
+        late = now_ms - due > max(60_000, every * 1000)
+        words = f"was due {fmt.clock(due)}: no agent does it" if late else f"about {fmt.clock(due)}"
+        often = f", every {age_words(every)}"
+        lines.append(((" next   ", "muted"), (words, "warn" if late else "text"), (often, "muted")))
+    if task.holder:
+        lines.append(((" agent  ", "muted"), (cut_end(safe_text(task.holder, limit=80), cells - 8), "text")))
+    return lines
+
+
+def _count(taken: Any) -> int:
+    number = taken.get("count") if isinstance(taken, dict) else None
+    return number if isinstance(number, int) else 0
+
+
+def _outcome(task: AgentTask) -> tuple[str, str]:
+    said = task.summary
+    if task.outcome not in ("done", "stopped"):
+        return f"{task.outcome}: {safe_text(str(said.get('error', '')), limit=200)}".rstrip(": "), "bad"
+    planned, applied = said.get("planned", 0), said.get("applied", 0)
+    if said.get("dry_run"):
+        return f"{planned:,} planned (dry run)", "text"
+    skipped = f", {said['skipped']:,} skipped" if isinstance(said.get("skipped"), int) and said["skipped"] else ""
+    words = f"{applied:,} purged{skipped}" if applied or skipped else "nothing to purge"
+    return words + (", stopped early" if task.outcome == "stopped" else ""), "text"
+
+
+def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cells: int) -> list[Line]:
+    """Return what applying the plan would do."""
+    sums = PurgeTotals.of(shares)
+    steps = -(-sums.count // 500)
+    words = f"take {fmt.counted(steps, 'step')} of 500 at most; each entry is checked again and skipped if it changed"
+    lines: list[Line] = [section("apply would", "", "muted", cells)]
+    lines += [((f" {part}", "text"),) for part in wrap(words, cells - 2, most=2)]
+    used = f" ({size_words(undo_bytes)} of {_ROOM} used)" if undo_bytes is not None else f", {_ROOM} at most"
+    lines.append(((f" keep {size_words(sums.bytes)} for undo", "text"), (used, "muted")))
+    totals = plan.tail.totals
+    if totals.dependents:
+        lines.append(((f" end jobs that wait for {totals.dependents:,} of them", "warn"),))
+    return lines
+
+
+def _undo_rows(size: int, kept: int, now_ms: int) -> list[_Row]:
+    """Return whether all of a plan of this size can be undone, beside the bytes that are kept already."""
+    if kept + size * _KEPT > MAX_UNDO_BYTES:
+        words = f"{size_words(size)}, and {size_words(max(0, MAX_UNDO_BYTES - kept))} of room to keep them"
+        return [
+            ("undo", "a part", "warn bold", words),
+            ("", "", "text", "entries beyond the undo limit cannot be undone"),
+        ]
+    return [("undo", "all", "ok bold", f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(size)} of {_ROOM}")]
+
+
+def confirm_rows(
+    plan: Plan,
+    shares: Sequence[Share],
+    now_ms: int,
+    cells: int,
+    *,
+    done: int = 0,
+    undo_bytes: int = 0,
+    filter_text: str = "",
+) -> list[Line]:
+    """Return the plan in numbers, for the dialog that asks before it is applied.
+
+    `done` entries of it were applied or skipped before; `undo_bytes` are kept for undo already; `filter_text` is the
+    filter of the screen.
+    """
+    tail, totals, sums = plan.tail, plan.tail.totals, PurgeTotals.of(shares)
+    found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
+    rows: list[_Row] = [
+        (
+            "entries",
+            sums.count,
+            "strong bold",
+            f"{fmt.counted(sums.rules, 'rule')}, {fmt.counted(sums.queues, 'queue')}, {found}",
+        ),
+    ]
+    if filter_text:
+        rows.append(("", "▲", "warn bold", "the filter only hides rows; all is applied"))
+    if done:
+        rows.append(("before", done, "strong bold", "applied or skipped before"))
+    for label, (verbs, role) in _DONE_TO.items():
+        mine = [share for share in shares if share.verb in verbs]
+        count = sum(share.count for share in mine)
+        if count or label == "removed":
+            rules = list(dict.fromkeys(name_of(share.rule) for share in mine))
+            rows.append((label, count, role, ", ".join(rules) or "nothing is removed"))
+    running = "without a live worker; late results are refused" if totals.running else "none is touched"
+    rows.append(("running", totals.running, "warn bold", running))
+    waiting = "of them have dependents; none of those will run" if totals.dependents else "no job waits for them"
+    rows.append(("waited for", totals.dependents, "warn bold", waiting))
+    if totals.failure_handlers:
+        rows.append(("handlers", totals.failure_handlers, "warn bold", "failure handlers will be made"))
+    if tail.skipped:
+        rows.append(("skipped", len(tail.skipped), "strong bold", tail.skipped[0].why))
+    rows += _undo_rows(sums.bytes, undo_bytes, now_ms)
+    for caution in tail.cautions[:2]:
+        parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=2)
+        rows += [("", "▲" if not at else "", "warn bold", part) for at, part in enumerate(parts)]
+    lines: list[Line] = []
+    for label, value, role, words in rows:
+        text = fmt.count(value) if isinstance(value, int) else value
+        number = fmt.fit([(text, "ghost" if text == fmt.ZERO else role)], 9, right=True)
+        told = cut_end(safe_text(words, limit=300), cells - 24)
+        lines.append((*fmt.fit([(label, "muted")], 12), *number, ("   ", "text"), (told, "text")))
+    return lines
+
+
+def applying_lines(plan: Plan, done: int, total: int, started: float, cells: int) -> list[Line]:
+    """Return the progress of applying a plan."""
+    passed = max(0.001, time.monotonic() - started)
+    rate = done / passed
+    right: list[Piece] = [("esc", "accent bold"), (" cancel ", "muted")]
+    head: list[Piece] = [(f" plan {safe_text(plan.id, limit=40)}", "strong bold"), ("   applying", "accent")]
+    tail: list[Piece] = [(f"  {done:,} of {total:,}", "strong bold"), (f"   {rate:,.0f}/s", "muted")]
+    if done and passed > 1:
+        tail.append((f"   ~{fmt.span((total - done) / rate * 1000)} left", "muted"))
+    bar = max(10, min(60, cells - 2 - fmt.length(tail)))
+    return [
+        (*fmt.fit(head, cells - fmt.length(right)), *right),
+        ((" ", "text"), *thin_bar(done / max(1, total), bar, "accent"), *tail),
+        ((" what is applied until then can be undone", "muted"),),
+    ]

@@ -1,0 +1,264 @@
+"""The words for states of jobs, statuses of servers and problems; this module reads nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._errors import LayoutMismatch, NotAllowed
+from qdeck._formatting import counted, iso, threshold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from qdeck._model.queue_ref import QueueRef
+
+NATIVE: Final = "native"
+NO_STATE: Final = "none"  # the state of a record that belongs to no job
+
+
+class State(StrEnum):
+    """The state of a job; the same words for every adapter."""
+
+    READY = "ready"
+    DELAYED = "delayed"
+    BLOCKED = "blocked"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class Status(StrEnum):
+    """The verdict on a server and its queues, from good to bad."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    UNHEALTHY = "unhealthy"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that reports the verdict."""
+        return list(Status).index(self)
+
+
+class Code(StrEnum):
+    """What a finding is about. Programs compare codes; people read `Finding.text`."""
+
+    REPLICA = "replica"
+    LOADING = "loading"
+    SAVE_FAILED = "save_failed"
+    NOT_PERSISTED = "not_persisted"
+    EVICTION = "eviction"
+    MEMORY = "memory"
+    UNREADABLE = "unreadable"
+    UNKNOWN_SYSTEM = "unknown_system"
+    STUCK = "stuck"
+    LATE = "late"
+    DEAD = "dead"
+    NO_WORKER = "no_worker"
+    UNKNOWN_TASK = "unknown_task"
+    PAUSED = "paused"
+    BACKLOG = "backlog"
+    OVERDUE = "overdue"
+    SET_ASIDE = "set_aside"
+    HANDLER_STUCK = "handler_stuck"
+    DEAD_GROWING = "dead_growing"
+    FILLING = "filling"
+    MEASURE = "measure"
+
+
+class UnreadableCode(StrEnum):
+    """Why something that is stored cannot be read."""
+
+    NOPERM = "noperm"
+    WRONGTYPE = "wrongtype"
+    VERSION = "version"
+    GARBAGE = "garbage"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """What cannot be read: a queue, or what `key` holds. `error` is what the server replied."""
+
+    code: UnreadableCode
+    error: str = ""
+    key: str = ""
+    found: str = ""  # a type, or a version
+    wanted: str = ""  # likewise, as it should be
+    what: str = ""  # of garbage: scores, fields, jobs, the counters
+    count: int = 0  # of them
+    first: str = ""  # the first of them
+
+    @classmethod
+    def of(cls, error: Exception, key: str = "", wanted: str = "") -> Unreadable:
+        """Return what an error of the server means for what was read, or for a key that should be of a type."""
+        if isinstance(error, LayoutMismatch):
+            return cls(code=UnreadableCode.WRONGTYPE, key=key, wanted=wanted)
+        code = UnreadableCode.NOPERM if isinstance(error, NotAllowed) else UnreadableCode.ERROR
+        return cls(code=code, error=str(error))
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        if self.error:
+            return self.error
+        if self.code is UnreadableCode.VERSION:
+            return LayoutMismatch.words(self.found, self.wanted)
+        if self.code is UnreadableCode.WRONGTYPE and not self.key:
+            return "a key has another type"
+        if self.code is UnreadableCode.WRONGTYPE:
+            return f"key {self.key} is {self.found or 'of another type'}, should be {self.wanted}"
+        first = f", the first is {self.first}" if self.first else ""
+        things = counted(self.count, self.what) if self.count else self.what
+        return f"unreadable: {things} of {self.key}{first}"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One problem that health reports. `queue` is where, when it is one queue; else `queues` is how many.
+
+    `label` is how that queue is shown.
+    `severity` is the only measure of the problem: the status, rows, tabs, exit codes and metrics use it.
+    """
+
+    code: Code
+    severity: Status
+    queue: QueueRef | None = None
+    label: str = ""
+    queues: int = 0
+    count: int | None = None
+    limit: int | None = None
+    name: str | None = None  # what else has a name: a task, a worker, a key, a policy
+    problem: Unreadable | None = None  # what cannot be read
+    since_ms: int | None = None  # since when it holds, if an agent recorded it
+    since_exact: bool = True  # if not, it held already then
+
+    @property
+    def place(self) -> str:
+        """Its identity: two findings of one place are the same finding at two moments."""
+        name = f"{self.problem.code}:{self.problem.key}" if self.problem else self.name or ""
+        return f"{self.code}/{self.queue or ''}/{name}"
+
+    @property
+    def text(self) -> str:
+        """The sentence, with the number that matters."""
+        return _SENTENCES[self.code](self)
+
+    @property
+    def row_text(self) -> str:
+        """The shorter sentence under the row of its queue."""
+        short = _IN_ROW.get(self.code)
+        return self.text if short is None or self.queue is None else short(self)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form of `--json`, of the agent's API and of `qdeck:health`."""
+        return {
+            "code": self.code.value,
+            "severity": self.severity.value,
+            "adapter": None if self.queue is None else self.queue.adapter,
+            "queue": None if self.queue is None else self.queue.name,
+            "message": self.text,
+            "count": self.count,
+            "limit": self.limit,
+            "problem_code": None if self.problem is None else self.problem.code.value,
+            "since": iso(self.since_ms),
+            "since_exact": None if self.since_ms is None else self.since_exact,
+        }
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One rule with what it found. `status` is None when it is unknown, `findings` is empty when there is no
+    problem.
+    """
+
+    name: str
+    status: Status | None = Status.HEALTHY
+    detail: str
+    value: int | str | None = None
+    threshold: int | str | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def _where(finding: Finding) -> str:
+    return finding.label if finding.queue is not None else counted(finding.queues, "queue")
+
+
+def _jobs(finding: Finding) -> str:
+    return counted(finding.count or 0, "job")
+
+
+def _late(finding: Finding) -> str:
+    waits = "waits" if finding.count == 1 else "wait"
+    return f"{_jobs(finding)} of {_where(finding)} {waits} for over {threshold(finding.limit or 0)}"
+
+
+def _memory(finding: Finding) -> str:
+    return f"the server uses {(finding.count or 0) / (finding.limit or 1):.0%} of its memory limit"
+
+
+def _set_aside(finding: Finding) -> str:
+    count, key = finding.count or 0, finding.name
+    was, them = ("was", "it") if count == 1 else ("were", "them")
+    return (
+        f"{counted(count, 'entry', 'entries')} of the outbox of {finding.label} could not be read and {was} moved to "
+        f"quarantine: read {them} with XRANGE {key} - +, then delete {them} with DEL {key}"
+    )
+
+
+def _unreadable(finding: Finding) -> str:
+    # A sentence that names a key need not name its queue.
+    problem = finding.problem
+    return f"{_where(finding)} cannot be read: {problem}" if problem and not problem.key else str(problem)
+
+
+def _handlers(finding: Finding) -> str:
+    return f"worker {finding.name}: {counted(finding.count or 0, 'handler')} ignored cancellation; restart it"
+
+
+_SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
+    Code.REPLICA: lambda _: "the server is a replica: nothing can be changed here",
+    Code.LOADING: lambda _: "the server is still loading its data: numbers are incomplete",
+    Code.SAVE_FAILED: lambda _: "the server fails to save its data to disk: see its log",
+    Code.NOT_PERSISTED: lambda _: "no append-only file; snapshots off: a restart loses every job",
+    Code.EVICTION: lambda f: f"the server may evict queue data when its memory is full (maxmemory-policy {f.name})",
+    Code.MEMORY: _memory,
+    Code.UNREADABLE: _unreadable,
+    Code.UNKNOWN_SYSTEM: lambda f: f"the server has keys of {f.name}, which no adapter reads",
+    Code.STUCK: lambda f: f"{_jobs(f)} stuck in {_where(f)}",
+    Code.LATE: _late,
+    Code.DEAD: lambda f: f"{f.count:,} dead letters in {_where(f)}",
+    Code.NO_WORKER: lambda f: f"no live worker for {f.label}, {_jobs(f)} waiting",
+    Code.UNKNOWN_TASK: lambda f: f"no worker knows task {f.name}, {_jobs(f)} of {f.label} waiting",
+    Code.PAUSED: lambda f: f"{f.label} is paused, {_jobs(f)} waiting",
+    Code.BACKLOG: lambda f: f"{f.count:,} jobs ready in {f.label}, over {f.limit:,}",
+    Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue in {f.label}, over {f.limit:,}",
+    Code.SET_ASIDE: _set_aside,
+    Code.HANDLER_STUCK: _handlers,
+    Code.DEAD_GROWING: lambda f: f"dead letters of {f.label} grow by {f.count:,} a minute",
+    Code.FILLING: lambda f: f"{f.label} fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
+    Code.MEASURE: lambda f: f"{f.count:,} {f.name}, over {f.limit:,}",
+}
+_IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
+    Code.SET_ASIDE: lambda f: f"{counted(f.count or 0, 'entry', 'entries')} of its outbox in quarantine, see {f.name}",
+    Code.UNREADABLE: lambda f: str(f.problem),
+    Code.STUCK: lambda f: f"{_jobs(f)} stuck",
+    Code.LATE: lambda f: f"{_jobs(f)} {'waits' if f.count == 1 else 'wait'} for over {threshold(f.limit or 0)}",
+    Code.DEAD: lambda f: f"{f.count:,} dead letters",
+    Code.NO_WORKER: lambda f: f"no live worker, {_jobs(f)} waiting",
+    Code.UNKNOWN_TASK: lambda f: f"no worker knows task {f.name}, {_jobs(f)} waiting",
+    Code.PAUSED: lambda f: f"paused, {_jobs(f)} waiting",
+    Code.BACKLOG: lambda f: f"{f.count:,} jobs ready, over {f.limit:,}",
+    Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue, over {f.limit:,}",
+    Code.DEAD_GROWING: lambda f: f"dead letters grow by {f.count:,} a minute",
+    Code.FILLING: lambda f: f"fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
+}

@@ -1,0 +1,289 @@
+"""A batch whose process ended before it did is in the log with what it did, and can be undone or continued."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from core._operations.test_undo import assert_same
+from core._operations.yard import QUEUE, Yard
+from qdeck import QdeckError, UsageError
+from qdeck._engine import keys
+from qdeck._operations import batches
+from qdeck._server.queue_settings import actor
+from qdeck.admin import Writer, load_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qdeck.admin import Tally
+    from support.processes import PythonProcess
+
+
+class Killed(BaseException):
+    """Ends a process between two slices, as kill -9 does: nothing of it is written down."""
+
+
+def kill(deck: Writer, name: str, after: int) -> None:
+    """Apply a plan, and end in the middle of it."""
+
+    def die(tally: Tally) -> None:
+        if tally.done >= after:
+            raise Killed
+
+    with pytest.raises(Killed):
+        deck.apply(load_plan(name), progress=die)
+
+
+def test_what_is_interrupted_is_in_the_log_with_what_it_did_and_can_be_undone(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(1200)
+    before = yard.dump()
+    plan = deck.plan("discard", QUEUE, reason="bad release")
+    kill(deck, plan.id, 1)
+    left = len(yard.ids("dead"))
+    assert 0 < left < 1200
+    [row] = deck.activity()
+    assert (row.verb, row.outcome, row.reason, row.batch) == ("discard", "running", "bad release", plan.batch)
+    yard.interrupt(plan.batch)
+    for rows in (deck.activity(), deck.recent_activity()):
+        [row] = rows
+        assert (row.outcome, dict(row.counts)) == ("interrupted", {"planned": 1200, "applied": 1200 - left})
+        assert row.undo_until_ms is not None
+    assert deck.find_batch().done == 1200 - left
+    back = deck.undo()
+    assert (back.batch, back.restored, back.skipped) == (plan.batch, 1200 - left, ())
+    assert_same(yard.dump(), before)
+    assert [(one.verb, one.outcome) for one in deck.activity()] == [("discard", "interrupted"), ("undo", "done")]
+
+
+def test_a_small_batch_that_was_interrupted_is_in_the_log_too(deck: Writer, yard: Yard) -> None:
+    yard.die()
+    plan = deck.plan("retry", QUEUE)
+    kill(deck, plan.id, 1)
+    yard.interrupt(plan.batch)
+    [row] = deck.activity()
+    assert (row.outcome, row.counts["applied"]) == ("interrupted", 1)
+
+
+def test_the_next_writer_closes_what_was_interrupted(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(700)
+    plan = deck.plan("discard", QUEUE)
+    kill(deck, plan.id, 1)
+    yard.interrupt(plan.batch)
+    gone = 700 - len(yard.ids("dead"))
+    other = deck.apply(deck.plan("retry", QUEUE, ids=yard.ids("dead")[:1]))
+    record = deck.batches()[plan.batch]
+    assert (record.interrupted, record.applied, record.undoable) == (True, gone, gone)
+    assert [(one.batch, one.outcome) for one in deck.activity()] == [
+        (plan.batch, "interrupted"), (other.batch, "done"),
+    ]  # fmt: skip
+    assert deck.close_interrupted() == [], "it is closed once"
+    deck.undo(plan.batch)
+    assert len(yard.ids("dead")) == 699
+
+
+def test_what_was_interrupted_goes_on(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(700)
+    plan = deck.plan("discard", QUEUE)
+    kill(deck, plan.id, 1)
+    yard.interrupt(plan.batch)
+    [closed] = deck.close_interrupted()
+    assert closed.id == plan.batch
+    result = deck.apply(plan)
+    assert (result.applied, yard.ids("dead")) == (700, [])
+    assert [(one.outcome, one.counts["applied"]) for one in deck.activity()] == [
+        ("interrupted", closed.applied), ("done", 700),
+    ]  # fmt: skip
+    record = deck.batches()[plan.batch]
+    assert (record.interrupted, record.applied) == (False, 700)
+    assert deck.undo().restored == 700
+
+
+def test_one_that_goes_on_slowly_is_not_interrupted(deck: Writer, yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_RENEW_S", 0.0)
+    yard.bulk_dead(20)
+    plan = deck.plan("discard", QUEUE)
+    seen: list[tuple[str, int]] = []
+
+    def look(tally: Tally) -> None:
+        if 0 < tally.done < 20:
+            [row] = deck.activity()
+            seen.append((row.outcome, row.counts["applied"] - tally.done))
+
+    deck.apply(plan, rate=30, progress=look)
+    assert seen
+    assert {outcome for outcome, _ in seen} == {"running"}
+    record = deck.batches()[plan.batch]
+    assert record.open_until_ms > record.at_ms + batches.OPEN_MS
+
+
+def test_one_that_is_forgotten_after_a_day_stays_in_the_log(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(700)
+    plan = deck.plan("discard", QUEUE)
+    kill(deck, plan.id, 1)
+    yard.interrupt(plan.batch, until_ms=1, done=250)
+    left = yard.ids("dead")[0]
+    deck.edit(deck.draft(QUEUE, left), "[[2], {}]")
+    assert plan.batch not in deck.batches()
+    first, second = deck.activity()
+    assert (first.batch, first.outcome, first.counts["applied"]) == (plan.batch, "interrupted", 250)
+    assert (first.undo_until_ms, second.verb) == (None, "edit")
+
+
+def test_what_an_agent_left_is_closed_and_not_named_as_an_operators_own(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(700)
+    plan = deck.plan("discard", QUEUE)
+    kill(deck, plan.id, 1)
+    yard.interrupt(plan.batch)
+    [found], left_ms = deck.interrupted()
+    assert (found.id, found.done, left_ms) == (plan.batch, 700 - len(yard.ids("dead")), None)
+    yard.interrupt(plan.batch, automatic=True)
+    assert deck.interrupted() == ([], None)
+    [closed] = deck.close_interrupted()
+    assert closed.id == plan.batch
+
+
+def test_what_the_server_refused_is_no_batch(deck: Writer, yard: Yard) -> None:
+    yard.die()
+    plan = deck.plan("discard", QUEUE)
+    yard.raw.rename(yard.key("meta"), "aside")
+    yard.raw.set(yard.key("meta"), "not a hash")
+    with pytest.raises(QdeckError, match="another type of data"):
+        deck.apply(plan)
+    assert deck.batches() == {}
+    assert deck.activity() == []
+
+
+def test_an_undo_that_was_interrupted_is_in_the_log_and_goes_on(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(5000)
+    before = yard.dump()
+    result = deck.apply(deck.plan("discard", QUEUE))
+
+    def die(restored: int) -> None:
+        if restored:
+            raise Killed
+
+    with pytest.raises(Killed):
+        deck.undo(progress=die)
+    assert 0 < len(yard.ids("dead")) < 5000
+    assert [(one.verb, one.outcome) for one in deck.activity()] == [("discard", "done"), ("undo", "running")]
+    record = deck.batches()[result.batch]
+    assert record.undo is not None
+    record.undo.open_until_ms = 1
+    deck.write(batches.write(record))
+    assert [(one.verb, one.outcome) for one in deck.activity()][1:] == [("undo", "interrupted")]
+    assert deck.close_interrupted() == []
+    assert [(one.verb, one.outcome) for one in deck.activity()][1:] == [("undo", "interrupted")]
+    back = deck.undo()
+    assert (back.batch, back.restored) == (result.batch, 5000)
+    assert_same(yard.dump(), before)
+    assert [(one.verb, one.outcome) for one in deck.activity()][1:] == [("undo", "interrupted"), ("undo", "done")]
+
+
+def test_a_batch_of_an_adapter_that_is_not_installed_is_refused_with_its_name(deck: Writer, yard: Yard) -> None:
+    yard.die()
+    result = deck.apply(deck.plan("discard", QUEUE))
+    record = deck.batches()[result.batch]
+    record.adapters = ["acme"]
+    deck.write(batches.write(record))
+    with pytest.raises(UsageError, match="the adapter acme, which is not installed here") as caught:
+        deck.undo()
+    assert "Install the package" in (caught.value.hint or "")
+    assert yard.ids("dead") == []
+    assert deck.batches()[result.batch].undo is None
+
+
+def test_a_process_that_was_killed_is_interrupted_within_seconds(
+    deck: Writer, yard: Yard, make_process: Callable[..., PythonProcess]
+) -> None:
+    yard.bulk_dead(20_000)
+    plan = deck.plan("discard", QUEUE)
+    process = make_process("-m", "core._operations.applier", yard.url, "apply", plan.id)
+    process.wait_for("begun")
+    process.kill9()
+    process.reap()
+    left = len(yard.ids("dead"))
+    assert left
+    deadline = time.monotonic() + 60
+    while (row := deck.activity()[0]).outcome == "running" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert (row.outcome, row.counts["applied"]) == ("interrupted", 20_000 - left)
+    assert yard.raw.hexists(keys.UNDO, plan.batch)
+
+
+@pytest.mark.parametrize("verb", ["discard", "retry"])
+def test_a_batch_that_is_being_applied_is_not_undone(deck: Writer, yard: Yard, verb: str) -> None:
+    yard.bulk_dead(40)
+    before = yard.dump()
+    plan = deck.plan(verb, QUEUE)
+    seen: list[str] = []
+
+    def undo(tally: Tally) -> None:
+        with Writer(yard.url) as other:
+            for refused in (other.undo, other.find_batch):
+                with pytest.raises(UsageError, match=f"batch {plan.batch} is still being applied by {actor()}") as why:
+                    refused(plan.batch if tally.done < 40 else None)
+                assert f"({tally.done:,} of 40 so far)" in str(why.value)
+                assert why.value.hint == "Stop it there, or wait until it ends."
+                seen.append(str(why.value))
+
+    result = deck.apply(plan, rate=100, progress=undo)
+    assert (result.applied, result.error, yard.ids("dead")) == (40, None, [])
+    assert len(seen) > 2
+    assert [(one.verb, one.outcome) for one in deck.activity()] == [(verb, "done")]
+    assert deck.undo().restored == 40
+    assert_same(yard.dump(), before)
+
+
+@pytest.mark.parametrize("verb", ["discard", "retry"])
+@pytest.mark.parametrize("after", [0, 20, 40])
+def test_a_process_that_stood_still_while_its_batch_was_undone_changes_nothing_more(
+    deck: Writer, yard: Yard, monkeypatch: pytest.MonkeyPatch, verb: str, after: int
+) -> None:
+    monkeypatch.setattr(batches, "_RENEW_S", 0.0)
+    yard.bulk_dead(40)
+    before = yard.dump()
+    plan, done, undone = deck.plan(verb, QUEUE), [0], [False]
+
+    def count(tally: Tally) -> None:
+        done[0] = tally.done
+        meanwhile()
+
+    def meanwhile() -> bool:
+        if done[0] >= after and not undone[0]:
+            undone[0] = True
+            yard.interrupt(plan.batch)
+            with Writer(yard.url) as other:
+                assert other.undo(plan.batch).restored == done[0]
+        return False
+
+    if after:
+        result = deck.apply(plan, rate=100, progress=count, cancelled=meanwhile)
+        assert (result.error, result.applied, result.undoable) == ("this batch was undone", done[0], 0)
+        assert done[0] < 40 or after == 40
+    else:
+        with pytest.raises(UsageError, match="this batch was undone"):
+            deck.apply(plan, rate=100, cancelled=meanwhile)
+    assert_same(yard.dump(), before)
+    record = deck.batches()[plan.batch]
+    assert record.undone
+    outcomes = {(one.verb, one.outcome) for one in deck.activity()}
+    assert outcomes == {(verb, "failed" if after else "interrupted"), ("undo", "done")}
+    assert deck.undo(plan.batch).earlier is not None
+
+
+def test_a_batch_that_is_being_undone_is_not_continued(deck: Writer, yard: Yard) -> None:
+    yard.bulk_dead(700)
+    plan = deck.plan("discard", QUEUE)
+    kill(deck, plan.id, 1)
+    yard.interrupt(plan.batch)
+
+    def go_on(_restored: int) -> None:
+        with Writer(yard.url) as other, pytest.raises(UsageError, match="is being undone by"):
+            other.apply(load_plan(plan.id))
+
+    back = deck.undo(progress=go_on)
+    assert back.restored
+    assert len(yard.ids("dead")) == 700

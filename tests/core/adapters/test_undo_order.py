@@ -1,0 +1,55 @@
+"""An undo puts entries of a list back where they were: all of them, some, and one after the other."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from qdeck.admin import Writer
+
+if TYPE_CHECKING:
+    import redis
+
+QUEUE: Final = "shop:mail:actions"
+LIST: Final = f"{QUEUE}:dead_letter"
+
+
+def fill(raw: Any, *, are_equal: bool = False) -> list[bytes]:
+    for number in range(6):
+        raw.rpush(LIST, json.dumps({"action_id": f"a{0 if are_equal else number}", "action_type": "t"}))
+    found: list[bytes] = raw.lrange(LIST, 0, -1)
+    return found
+
+
+@pytest.mark.parametrize("verb", ["discard", "retry"])
+@pytest.mark.parametrize("picked", [(0, 1, 2), (3, 4, 5), (1, 3, 4), (5, 0), (2,), ()])
+def test_of_one_batch(url: str, raw: redis.Redis, verb: str, picked: tuple[int, ...]) -> None:
+    before = fill(raw)
+    with Writer(url) as deck:
+        result = deck.apply(deck.plan(verb, ids=[f"a{number}" for number in picked]))
+        assert result.applied == (len(picked) or 6)
+        assert raw.lrange(LIST, 0, -1) != before
+        back = deck.undo()
+    assert (back.restored, back.skipped) == (result.applied, ())
+    assert raw.lrange(LIST, 0, -1) == before
+
+
+def test_of_equal_entries(url: str, raw: redis.Redis) -> None:
+    before = fill(raw, are_equal=True)
+    with Writer(url) as deck:
+        deck.apply(deck.plan("discard"))
+        deck.undo()
+    assert raw.lrange(LIST, 0, -1) == before
+
+
+def test_of_three_batches_the_last_one_first(url: str, raw: redis.Redis) -> None:
+    before = fill(raw)
+    with Writer(url) as deck:
+        for name in ("a1", "a2", "a4"):
+            deck.apply(deck.plan("discard", ids=[name]))
+        assert raw.llen(LIST) == 3
+        for _ in range(3):
+            deck.undo()
+    assert raw.lrange(LIST, 0, -1) == before
