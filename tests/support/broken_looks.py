@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck_console.__main__ import main
@@ -29,6 +30,10 @@ PASSING: Final = (
 )
 
 
+AGES: Final = re.compile(r"\b\d+[smhd]\b")
+"""The ages in a sentence: `lease expired 1s ago`."""
+
+
 def look(url: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Said:
     """One command with --json."""
     capsys.readouterr()
@@ -47,6 +52,8 @@ def healthy(document: Any) -> Any:
     """What a document says of the healthy queue, without what passes with time and sums over all queues."""
     if isinstance(document, list):
         return [healthy(one) for one in document if not isinstance(one, dict) or _is_healthy(one)]
+    if isinstance(document, str):
+        return AGES.sub("age", document)
     if not isinstance(document, dict):
         return document
     queues = document.get("queues")
