@@ -104,6 +104,7 @@ __all__ = [
     "all_of",
     "apart",
     "cells",
+    "change_each",
     "clock",
     "every",
     "fetch_all",
@@ -141,7 +142,7 @@ _HOMES: Final = {
     "qdeck.adapters.paging": "every first read_slice",
     "qdeck.adapters.model": (
         "Act AdapterHealth Capability Entry Outcome FoundKeys Kind Look NO_QUEUE Part Raw Seen Source StateHealth "
-        "Retried Skipped Want age_s short"
+        "Retried Skipped Want age_s change_each short"
     ),
     "qdeck.adapters.plans": "Context Rule",
     "qdeck.adapters.times": "iso read_ms",

@@ -35,7 +35,6 @@ from qdeck.adapters.model import (
     Retried,
     Seen,
     Sight,
-    Skipped,
     Source,
 )
 
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.applying import Applier
     from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.groups import Gathering
-    from qdeck.adapters.model import Want
+    from qdeck.adapters.model import Skipped, Want
     from qdeck.adapters.outcomes import KeptOutcomes, PlannedEntries
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
     from qdeck.adapters.recalled_entries import Finder
@@ -269,19 +268,11 @@ class Adapter(ABC):
 
     def changes(
         self, act: Act, entries: Sequence[Entry], context: Context
-    ) -> Program[list[Change | ScriptChange | Skipped]]:
+    ) -> Program[Sequence[Change | ScriptChange | Skipped]]:
         """Return the change of a verb for each entry, as cells or as a script; or why it is skipped.
 
-        Call `change` for each of them, and send what these read in one round trip.
+        `change_each` makes them of a function that raises `Skipped`.
         """
-        from qdeck.adapters.parallel_programs import together
-
-        each = [structs.replace(context, reason=context.reason_of(number)) for number in range(len(entries))]
-        programs = [self.change(act, entry, own) for entry, own in zip(entries, each, strict=True)]
-        return [*(yield from together(programs, Skipped))]
-
-    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """Return the change of a verb for one entry; raise `Skipped` where there is none."""
         raise NotImplementedError
 
     def named(self, entries: list[Entry]) -> list[Entry]:

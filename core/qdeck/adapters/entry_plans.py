@@ -50,7 +50,7 @@ class Planned(Listed, Protocol):
 
     def changes(
         self, act: Act, entries: Sequence[Entry], context: Context
-    ) -> Program[list[Change | ScriptChange | Skipped]]:
+    ) -> Program[Sequence[Change | ScriptChange | Skipped]]:
         """Return the change of a verb for each entry."""
 
 

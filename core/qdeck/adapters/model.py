@@ -11,13 +11,19 @@ from collections.abc import Mapping  # noqa: TC003 - structs look their types up
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._model.reasons import CapabilityCode, SkipCode
 from qdeck._model.values import JobRecord, Measure, QueueRow, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+C = TypeVar("C")
 
 SLICE: Final = 500
 NO_QUEUE: Final = ""  # in place of a queue: what is of no queue in particular, such as dead letters of all pools
@@ -309,7 +315,7 @@ def short(raw: bytes) -> str:
 
 
 class Skipped(UsageError):
-    """Raised by `change` for an entry that it skips: the code of the reason, and its data."""
+    """Why a verb skips an entry: the code of the reason, and its data."""
 
     def __init__(self, code: SkipCode, data: str = "") -> None:
         super().__init__(code.words(data))
@@ -319,3 +325,14 @@ class Skipped(UsageError):
     def because(cls, why: str) -> Skipped:
         """Return one for a reason of the system itself, which has no code."""
         return cls(SkipCode.NOT_CAPABLE, why)
+
+
+def change_each(build: Callable[[T], C], items: Iterable[T]) -> list[C | Skipped]:
+    """Return the change that `build` makes for each item, or the `Skipped` that it raises."""
+    found: list[C | Skipped] = []
+    for item in items:
+        try:
+            found.append(build(item))
+        except Skipped as skipped:
+            found.append(skipped)
+    return found

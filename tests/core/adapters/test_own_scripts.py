@@ -52,8 +52,8 @@ def make() -> Adapter:
     class BulkMinq(module.Minq):  # type: ignore[misc,name-defined] # it is loaded from a file
         def changes(
             self, act: Act, entries: Sequence[Entry], context: Context
-        ) -> Program[list[Change | ScriptChange | Skipped]]:
-            found: list[Change | ScriptChange | Skipped] = yield from super().changes(act, entries, context)
+        ) -> Program[Sequence[Change | ScriptChange | Skipped]]:
+            found: list[Change | Skipped] = yield from super().changes(act, entries, context)
             if act is not Act.RETRY:
                 return found
             return [

@@ -111,7 +111,7 @@ class BullMq(Adapter):
 
     def changes(
         self, act: Act, entries: Sequence[Entry], context: Context
-    ) -> Program[list[Change | ScriptChange | Skipped]]:
+    ) -> Program[Sequence[Change | ScriptChange | Skipped]]:
         """Return what a verb changes in these jobs."""
         from qdeck.adapters.bullmq import changes
 

@@ -12,7 +12,7 @@ from qdeck._redis.scripts import read_source
 from qdeck.adapters import cells
 from qdeck.adapters.bullmq.keys import STATES, major_of
 from qdeck.adapters.cells import ANY, GUARD, Cell, Change, End, ScriptChange, adapter_script
-from qdeck.adapters.model import Act, Kind, Skipped
+from qdeck.adapters.model import Act, Kind, Skipped, change_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,20 +28,14 @@ _PARTS: Final = (b":logs", b":processed", b":failed", b":unsuccessful")
 Facts = dict[bytes, bytes | None]
 
 
-def build(base: bytes, act: Act, entries: Sequence[Entry]) -> Program[list[Change | ScriptChange | Skipped]]:
+def build(base: bytes, act: Act, entries: Sequence[Entry]) -> Program[Sequence[Change | ScriptChange | Skipped]]:
     """Return the change of a verb for each of these jobs of one queue."""
     version, *replies = yield with_errors(
         (b"HGET", base + b"meta", b"version"), *((b"HMGET", base + one.seen.member, *_NEEDED) for one in entries)
     )
     major = None if is_error(version) else major_of(version)
-    found: list[Change | ScriptChange | Skipped] = []
-    for entry, reply in zip(entries, replies, strict=True):
-        facts = None if is_error(reply) else dict(zip(_NEEDED, reply, strict=True))
-        try:
-            found.append(_build(base, act, entry, facts, major))
-        except Skipped as skipped:
-            found.append(skipped)
-    return found
+    facts = [None if is_error(reply) else dict(zip(_NEEDED, reply, strict=True)) for reply in replies]
+    return change_each(lambda one: _build(base, act, *one, major), zip(entries, facts, strict=True))
 
 
 def _build(base: bytes, act: Act, entry: Entry, facts: Facts | None, major: int | None) -> Change | ScriptChange:

@@ -14,7 +14,7 @@ from qdeck._redis.commands import glob_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.celery.keys import NAME, RESULTS, CeleryKeys, CelerySettings
-from qdeck.adapters.model import Act, Capability, FoundKeys, Kind, Outcome, Source
+from qdeck.adapters.model import Act, Capability, FoundKeys, Kind, Outcome, Source, change_each
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.model import Entry, Look, Raw, Retried, Want
+    from qdeck.adapters.model import Entry, Look, Raw, Retried, Skipped, Want
     from qdeck.adapters.plans import Context
 
 _BINDINGS: Final = "bindings"
@@ -124,9 +124,9 @@ class Celery(Adapter):
         found = [None if is_error(head) else messages.status_in(head) for head in heads]
         return [_OUTCOMES.get(status or "", Outcome.WAITING) for status in found]
 
-    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """Return the change of a verb for one task."""
+    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+        """Return what a verb changes in these tasks."""
         from qdeck.adapters.celery import changes
 
-        yield from ()  # all that it needs was read with the task
-        return changes.build(self.keys, act, entry, context.now)
+        yield from ()  # all that it needs was read with the tasks
+        return change_each(lambda entry: changes.build(self.keys, act, entry, context.now), entries)

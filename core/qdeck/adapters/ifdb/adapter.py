@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from qdeck._engine.stored_numbers import whole
 from qdeck._model import payload
 from qdeck._model.payload import shown_text
-from qdeck._model.reasons import CapabilityCode, SkipCode, Stuck, StuckCode
+from qdeck._model.reasons import CapabilityCode, Stuck, StuckCode
 from qdeck._model.values import QueueRow, State
 from qdeck._model.words import Unreadable
 from qdeck._redis import reads
@@ -33,9 +33,9 @@ from qdeck.adapters.model import (
     Raw,
     Retried,
     Seen,
-    Skipped,
     Source,
     age_s,
+    change_each,
 )
 from qdeck.adapters.times import read_ms
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.model import Want
+    from qdeck.adapters.model import Skipped, Want
     from qdeck.adapters.plans import Context, Rule
 
 NAME: Final = "ifdb"
@@ -187,12 +187,13 @@ class Ifdb(Adapter):
         places = [None] * len(ids) if is_error(scores) else scores
         return [_outcome_of(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
 
-    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """Return the change of a task and of its place in the queue."""
-        needed: set[str] | None = context.prepared
-        if act is Act.DISCARD and entry.id in ((yield from _needed()) if needed is None else needed):
-            raise Skipped(SkipCode.OTHERS_WAIT)
-        return changes.build(act, entry, context.now, context.priority)
+    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+        """Return the changes of tasks and of their places in the queue."""
+        prepared: set[str] | None = context.prepared
+        needed = (yield from self.prepare(act, context.now)) if prepared is None else prepared
+        return change_each(
+            lambda entry: changes.build(act, entry, context.now, context.priority, needed=needed), entries
+        )
 
 
 def _count(count: Count, entry: Entry, now: int) -> None:

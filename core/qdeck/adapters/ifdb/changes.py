@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine.stored_numbers import whole
-from qdeck._model.reasons import Caution, CautionCode
+from qdeck._model.reasons import Caution, CautionCode, SkipCode
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
 from qdeck.adapters.model import Act, Entry, Seen, Skipped
 from qdeck.adapters.times import iso, read_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 QUEUE: Final = b"ifdb:task_queue"
 DATA: Final = b"ifdb:task_data"
@@ -54,8 +54,10 @@ def score_of(task: dict[str, Any], now: int) -> bytes:
     return b"%d" % (band * _BAND + (now if at is None else at) // 1000)
 
 
-def build(act: Act, entry: Entry, now: int, priority: Any = None) -> Change:
-    """Return the change of a verb for a task."""
+def build(act: Act, entry: Entry, now: int, priority: Any = None, *, needed: Collection[str] = ()) -> Change:
+    """Return the change of a verb for a task; `needed` are the tasks with dependents, which stay."""
+    if act is Act.DISCARD and entry.id in needed:
+        raise Skipped(SkipCode.OTHERS_WAIT)
     was = entry.seen
     task = read_task(was.value)
     value = score = None

@@ -35,6 +35,7 @@ from qdeck.adapters.model import (
     Seen,
     Source,
     age_s,
+    change_each,
     short,
 )
 from qdeck.adapters.plans import shown
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.model import FoundKeys, Want
+    from qdeck.adapters.model import FoundKeys, Skipped, Want
     from qdeck.adapters.plans import Context
 
 MOST_HEADS: Final = 1000  # beginnings of names whose queue is remembered
@@ -204,10 +205,10 @@ class Lists(Adapter):
                 found.append(Outcome.WAITING if identity in ends[live[key]] else Outcome.UNKNOWN)
         return found
 
-    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """Return the change that moves or removes exactly this entry."""
+    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+        """Return the changes that move or remove exactly these entries."""
         yield from ()  # reads nothing, but is a program
-        return changes.build(act, entry, self.names.suffix)
+        return change_each(lambda entry: changes.build(act, entry, self.names.suffix), entries)
 
 
 def _measure(groups: Mapping[str, FoundKeys], now: int) -> Program[list[tuple[int, float | None]]]:

@@ -13,7 +13,7 @@ from qdeck._model.values import State
 from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.model import Act, Capability, Kind, Outcome
+from qdeck.adapters.model import Act, Capability, Kind, Outcome, change_each
 from qdeck.adapters.rq.keys import NAME, QUEUES, job_key, job_of, sources_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qdeck._model.values import JobDetail, WorkerRow
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.model import Entry, Look, Raw, Retried, Source, Want
+    from qdeck.adapters.model import Entry, Look, Raw, Retried, Skipped, Source, Want
     from qdeck.adapters.plans import Context
 
 _WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
@@ -95,9 +95,10 @@ class Rq(Adapter):
         replies = yield with_errors(*((b"HGET", job_key(one.seen.member), b"status") for one in tried))
         return [Outcome.UNKNOWN if is_error(one) else _OUTCOMES.get(one, Outcome.UNKNOWN) for one in replies]
 
-    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """Return the change of a verb for one job."""
+    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+        """Return what a verb changes in these jobs."""
         from qdeck.adapters.rq import changes
 
-        [facts] = yield from changes.read_facts([job_of(entry.native_state, entry.seen.member)])
-        return changes.build(act, entry, facts, context)
+        ids = [job_of(entry.native_state, entry.seen.member) for entry in entries]
+        facts = yield from changes.read_facts(ids)
+        return change_each(lambda one: changes.build(act, *one, context.now), zip(entries, facts, strict=True))

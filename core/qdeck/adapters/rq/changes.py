@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.model import Entry
-    from qdeck.adapters.plans import Context
 
 FAILURE_TTL_S: Final = 31_536_000  # RQ's own, where a job has none
 NO_ERROR: Final = zlib.compress(b"")
@@ -58,14 +57,14 @@ def read_facts(ids: Sequence[bytes]) -> Program[list[Facts | None]]:
     return [reads.record(_NEEDED, reply) for reply in replies]
 
 
-def build(act: Act, entry: Entry, facts: Facts | None, context: Context) -> Change:
+def build(act: Act, entry: Entry, facts: Facts | None, now: int) -> Change:
     """Return the change that a verb makes to a job."""
     job = job_of(entry.native_state, entry.seen.member)
     if facts is None and act is not Act.DISCARD:
         raise Skipped(SkipCode.NO_RECORD)
     if act in (Act.REQUEUE, Act.BURY) and entry.stuck is None:
         raise Skipped.because("its worker sent a heartbeat in time")
-    made = _JobCells(entry, job, facts or {}, context.now)
+    made = _JobCells(entry, job, facts or {}, now)
     if act in (Act.RETRY, Act.RUN, Act.REQUEUE):
         return made.put_in_line(act)
     if act is Act.CANCEL:

@@ -36,6 +36,7 @@ from qdeck.adapters.model import (
     Skipped,
     Source,
     age_s,
+    change_each,
     short,
 )
 from qdeck.adapters.paging import every
@@ -169,24 +170,12 @@ class Scheduler(Adapter):
                 found.append(Outcome.UNKNOWN)
         return found
 
-    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """Return the change of a verb, which has the effect of the scheduler's own methods."""
-        now, given = context.now, context.priority
-        priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
-        if priority not in OFFSETS:
-            raise Skipped.because(f"{priority!r} is not a priority of the scheduler")
-        if act is Act.DISCARD:
-            return _remove(entry)
-        if act is Act.BURY:
-            return _bury(entry, now, context.reason or entry.problem or "buried by an operator")
-        if entry.problem is not None:
-            raise Skipped.because(entry.problem)
-        if act is Act.REQUEUE:
-            return _requeue(entry, now, priority)
-        if act is Act.RUN and entry.priority is not None and given is None:
-            priority = _name_of(entry.priority)
-        sign = context.prepared or (yield from _sign_of(now))
-        return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
+    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+        """Return the changes of a verb, which have the effect of the scheduler's own methods."""
+        sign: int = context.prepared or (yield from _sign_of(context.now))
+        return change_each(
+            lambda one: _build(act, one[1], context, context.reason_of(one[0]), sign), enumerate(entries)
+        )
 
 
 _ROW_KEYS: Final = (PROCESSING, PRIORITY, DELAYED, DEAD)
@@ -291,6 +280,24 @@ def _sign_of(now: int) -> Program[int]:
     """
     [found] = yield with_errors((b"ZREVRANGE", PRIORITY, 0, 0, b"WITHSCORES"))
     return 1 if is_error(found) or not found or float(found[1]) > now else -1
+
+
+def _build(act: Act, entry: Entry, context: Context, reason: str, sign: int) -> Change:
+    now, given = context.now, context.priority
+    priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
+    if priority not in OFFSETS:
+        raise Skipped.because(f"{priority!r} is not a priority of the scheduler")
+    if act is Act.DISCARD:
+        return _remove(entry)
+    if act is Act.BURY:
+        return _bury(entry, now, reason or entry.problem or "buried by an operator")
+    if entry.problem is not None:
+        raise Skipped.because(entry.problem)
+    if act is Act.REQUEUE:
+        return _requeue(entry, now, priority)
+    if act is Act.RUN and entry.priority is not None and given is None:
+        priority = _name_of(entry.priority)
+    return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
 
 
 def _there(entry: Entry) -> Cell:

@@ -8,7 +8,7 @@ from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import State
 from qdeck._redis import reads
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.model import Act, Capability, Kind, Source
+from qdeck.adapters.model import Act, Capability, Kind, Source, change_each
 from qdeck.adapters.sidekiq.keys import NAME, RUNNING, SETS, WAITING, SidekiqKeys, SidekiqSettings
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.model import Entry, Look, Raw, Want
+    from qdeck.adapters.model import Entry, Look, Raw, Skipped, Want
     from qdeck.adapters.plans import Context
 
 _SIGNS: Final = (b"processes", b"retry", b"schedule", b"dead")
@@ -124,9 +124,9 @@ class Sidekiq(Adapter):
         is_running = bool(raws) and raws[0].source.native_state == RUNNING
         return (jobs.fill_running if is_running else jobs.fill)(queue, raws, now)
 
-    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """Return the change of a verb for one job."""
+    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+        """Return what a verb changes in these jobs."""
         from qdeck.adapters.sidekiq import changes
 
-        yield from ()  # all that it needs is in the job itself
-        return changes.build(self.keys, act, entry, context.now)
+        yield from ()  # all that it needs is in the jobs themselves
+        return change_each(lambda entry: changes.build(self.keys, act, entry, context.now), entries)

@@ -29,11 +29,12 @@ from qdeck.adapters.model import (
     Raw,
     Retried,
     Seen,
+    Skipped,
     Source,
     age_s,
 )
 from qdeck.adapters.paging import read_slice
-from qdeck.adapters.parallel_programs import all_of
+from qdeck.adapters.parallel_programs import all_of, together
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
     CREATE_QUEUE,
@@ -347,11 +348,12 @@ class VmPooler(Adapter):
 
         return (yield from read_outcomes(tried))
 
-    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
-        """Return the change of a verb, which has the effect of VMPooler's API or purge."""
+    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+        """Return the changes of a verb, which have the effect of VMPooler's API or purge."""
         from qdeck.adapters.vmpooler.changes import build
 
-        return (yield from build(self, act, entry, context))
+        programs = [build(self, act, entry, context, context.reason_of(at)) for at, entry in enumerate(entries)]
+        return (yield from together(programs, Skipped))
 
 
 def _queue_of(raw: Raw) -> str:

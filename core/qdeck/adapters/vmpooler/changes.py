@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _VM_STAYS: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the VM itself")
 
 
-def build(adapter: Adapter, act: Act, entry: Entry, context: Context) -> Program[Change]:
+def build(adapter: Adapter, act: Act, entry: Entry, context: Context, reason: str) -> Program[Change]:
     """Return the change of a verb for an entry."""
     now, limits = context.now, context.limits
     if entry.native_state == ORPHAN:
@@ -67,7 +67,7 @@ def build(adapter: Adapter, act: Act, entry: Entry, context: Context) -> Program
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
         raise Skipped.because("a task can only be discarded")
     if act is Act.BURY:
-        return (yield from _bury(entry, now, limits, context.reason or "buried by an operator"))
+        return (yield from _bury(entry, now, limits, reason or "buried by an operator"))
     if act is Act.DISCARD and entry.state == State.DONE:
         return _remove(entry)
     return _complete(entry)

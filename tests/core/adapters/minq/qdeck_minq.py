@@ -2,7 +2,7 @@
 
 from qdeck.adapters import (
     GUARD, NO_QUEUE, THERE, Act, Adapter, Capability, CapabilityCode, Change, End, Entry, Feature, Kind,
-    Look, Outcome, QueueRow, Rule, Skipped, Source, State, with_errors, try_all, cells, is_error, raw_of, text_of,
+    Look, Outcome, QueueRow, Rule, Skipped, Source, State, with_errors, try_all, cells, change_each, is_error, raw_of, text_of,
 )  # fmt: skip
 
 QUEUES = b"minq:queues"
@@ -153,8 +153,11 @@ class Minq(Adapter):
                 found.append(Outcome.RUNNING if size <= LOOKED_AT else Outcome.UNKNOWN)
         return found
 
-    def change(self, act, entry, context):
+    def changes(self, act, entries, context):
         yield from ()
+        return change_each(lambda entry: self.change(act, entry), entries)
+
+    def change(self, act, entry):
         seen, job = entry.seen, job_key(entry.seen.member)
         was = [None if value == b"-" else value[1:] for value in cells.unpacked(seen.value)]
         if entry.state == State.DEAD:
