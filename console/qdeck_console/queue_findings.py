@@ -159,8 +159,17 @@ def _judged(row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, St
 def _words(finding: Finding, row: QueueRow) -> str:
     """Return what a row says of a finding: of a part of what was found together, where to read more."""
     if finding.code is Code.STUCK:
-        why = ": lease expired or over its time limit" if row.has(Feature.LEASES) else ", see 3 Stuck"
-        return f"{finding.count:,} stuck{why}"
+        return f"{finding.count:,} stuck{_stuck_reason(finding.count or 0, row)}"
     if finding.code is Code.LATE:
         return f"{finding.count:,} waiting too long"
     return finding.row_text
+
+
+def _stuck_reason(count: int, row: QueueRow) -> str:
+    """Return why jobs of a queue are stuck, or the key of the list that has the reasons."""
+    if not row.has(Feature.LEASES):
+        return " (press 3)"
+    if not row.over_limit:
+        return ": lease expired"
+    expired = count - row.over_limit
+    return f": {expired:,} lease expired, {row.over_limit:,} over the time limit" if expired else ": over the time limit"

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) -> None:
     """List stuck jobs, with the reason.
 
-    A job is stuck when its lease or its time limit is over, or when no worker knows its task.
-    Column alive: yes, no, or ? (the adapter cannot tell, or no worker has the job).
+    A job is stuck when its lease expired, when it exceeds its time limit, or when no worker has its task.
+    The column alive is about its worker: yes, no, or ? (no worker holds the job, or its system does not record it).
     To act on them: qdeck requeue QUEUE, or qdeck bury QUEUE.
     Exit code 1: a job is stuck, or a queue cannot be read.
     """
@@ -59,7 +59,7 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
 _COLUMNS = (
     TextColumn("queue", most=60),
     TextColumn("id", most=40),
-    TextColumn("why"),
+    TextColumn("reason"),
     TextColumn("stuck for", right=True),
     TextColumn("worker", most=40),
     TextColumn("alive"),

@@ -102,9 +102,9 @@ def _stuck_words(job: JobDetail, stuck: Stuck) -> str:
     """Return why it is stuck, for jobs on the screen Stuck at more length than a row there."""
     passed = fmt.span_s(stuck.seconds)
     if stuck.code is StuckCode.LEASE_EXPIRED:
-        return f"stuck: its lease expired {passed} ago and was not renewed; see 3 Stuck"
+        return f"stuck: its lease expired {passed} ago and was not renewed (press 3)"
     if stuck.code is StuckCode.OVER_LIMIT:
-        return f"stuck: {passed} over its time limit of {fmt.span_s(stuck.limit)}; see 3 Stuck"
+        return f"stuck: {passed} over its time limit of {fmt.span_s(stuck.limit)} (press 3)"
     if stuck.code is StuckCode.UNKNOWN_TASK:
         return f"no worker that claimed it has task {job.task}; a worker that has it gets the job at once"
     return stuck.text

@@ -29,7 +29,7 @@ def sample_lines(share: Share, jobs: Jobs, threshold: str, cells: int, *, naming
     shown = len(share.samples)
     path = "".join(text for text, _ in queue_path(share.ref, 40, "strong", naming=naming))
     right: list[Piece] = [(f" 1–{shown} of {share.count:,}   ", "muted"), ("enter", "accent bold"), (" all ", "muted")]
-    words = f"{name_of(rule)}" + (f", over {threshold}" if threshold != fmt.NONE else "")
+    words = f"{name_of(rule)}" + (f" (limit {threshold})" if threshold != fmt.NONE else "")
     head = section(path, words, "strong", cells - fmt.length(right) - 1)
     lines: list[Line] = [(*head, (" ", "text"), *right)]
     table = table_of(rule, jobs)
@@ -42,7 +42,7 @@ def why_words(reason: str) -> str:
     return _OVER.sub("", safe_text(reason, limit=300))
 
 
-_OVER: Final = re.compile(r", over \w+ [\d,.]+(?: [sh]\b)?")
+_OVER: Final = re.compile(r" \(limit [^)]*\)")
 
 
 def _why(entry: PlanEntry, cell: TableCell[Jobs]) -> Sequence[Piece]:

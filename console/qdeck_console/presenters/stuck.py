@@ -42,11 +42,11 @@ class Why(IntEnum):
     def note(self) -> str:
         """What that means."""
         return (
-            "the worker that holds it stopped sending heartbeats",
-            "its worker is registered and does not renew the lease",
-            "still running, longer than its task allows",
-            "its lease is missing or cannot be read",
-            "by the rules of their own systems; their workers are unknown",
+            "their worker stopped sending heartbeats",
+            "their worker is alive but does not renew the lease",
+            "they run longer than their task allows",
+            "the lease is missing or cannot be read",
+            "stuck by the rules of their queue system",
         )[self]
 
 

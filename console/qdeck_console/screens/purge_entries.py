@@ -104,7 +104,7 @@ class EntriesScreen(ReadingScreen[None]):
         table = table_of(share.rule, self._jobs)
         path = queue_path(share.ref, 60, "strong bold", naming=self.naming)
         effect = present.verb_of(share.verb)
-        over = f", over {self.threshold}" if self.threshold != NONE else ""
+        over = f" (limit {self.threshold})" if self.threshold != NONE else ""
         self.query_one("#heading", Lines).show(
             lambda _w, _h: ((), ((" ", "text"), *path, (f"  {present.name_of(share.rule)}{over}  ", "muted"), effect)),
             self.painter,

@@ -67,7 +67,7 @@ _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
         SkipCode.WRONG_STATE: lambda state: f"is {state}",
         SkipCode.NO_LEASE: lambda _: "has no lease",
         SkipCode.NO_RECORD: lambda _: "has no record",
-        SkipCode.LEASE_LOST: lambda _: "its worker cannot get it back; it waits in ready",
+        SkipCode.LEASE_LOST: lambda _: "it cannot be returned to its worker; it waits in ready",
         SkipCode.RUNS_ANEW: lambda _: "has started again",
         SkipCode.EXPIRED: lambda _: "has expired and may not start",
         SkipCode.UNIQUE_HELD: lambda job_id: f"its unique name is held by {job_id}",
@@ -180,7 +180,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
         if self.code is StopCode.CANCELLED:
             return "it was cancelled"
         if self.code is StopCode.NONE_ENDED:
-            return f"none of the first {self.count:,} ended within {self.seconds:.0f} s: is a worker running?"
+            return f"none of the first {self.count:,} ended within {self.seconds:.0f} s: check that a worker runs"
         word = "failed" if self.code is StopCode.FAILED_AGAIN else "died"
         jobs = "sampled jobs" if self.is_sample else "jobs that ended"
         return f"{self.count:,} of {self.ended:,} {jobs} {word} again; {self.left:,} not retried"
@@ -235,22 +235,22 @@ _STUCK: Final[Mapping[StuckCode, Callable[[Stuck], str]]] = MappingProxyType(
     {
         StuckCode.OWNER_GONE: lambda s: f"worker lost, lease expired {_passed(s)} ago" if s.seconds else "worker lost",
         StuckCode.LEASE_EXPIRED: lambda s: f"lease expired {_passed(s)} ago" if s.seconds else "lease expired",
-        StuckCode.OVER_LIMIT: lambda _: "over its time limit",
+        StuckCode.OVER_LIMIT: lambda _: "over the time limit",
         StuckCode.NO_LEASE: lambda _: "no lease",
-        StuckCode.UNKNOWN_TASK: lambda _: "no worker knows its task",
+        StuckCode.UNKNOWN_TASK: lambda _: "no worker has its task",
         StuckCode.OWNER_UNKNOWN: lambda _: "its lease cannot be read",
         StuckCode.RUNNING_TOO_LONG: lambda s: (
-            f"{s.name} for {_passed(s)}, over {threshold(s.limit)}; it is unknown whether its worker is alive"
+            f"{s.name} for {_passed(s)} (limit {threshold(s.limit)}); whether its worker is alive is unknown"
         ),
         StuckCode.STALLED: lambda _: "it neither waits nor has ended: its worker abandoned it, and no other takes it",
         StuckCode.VISIBILITY_EXPIRED: lambda s: (
-            f"a worker has held it for {_passed(s)}, over the visibility timeout of {threshold(s.limit)}"
+            f"held by a worker for {_passed(s)} (visibility timeout {threshold(s.limit)})"
         ),
         StuckCode.HANDOVER_LOST: lambda s: f"it is not in {s.name}: no worker will find it",
         StuckCode.PAYLOAD_MISSING: lambda _: "it has no record: the next worker drops it",
         StuckCode.UNSCHEDULABLE: lambda s: f"{s.name}: workers stop at it, and the entries behind it wait",
         StuckCode.OVERDUE: lambda s: f"due for {_passed(s)}, and no worker moved it to ready",
-        StuckCode.WAITING_TOO_LONG: lambda s: f"{s.name} for {_passed(s)}, over {threshold(s.limit)}",
+        StuckCode.WAITING_TOO_LONG: lambda s: f"{s.name} for {_passed(s)} (limit {threshold(s.limit)})",
         StuckCode.PARENT_FAILED: lambda s: f"it waits for {s.name!r}, which failed",
         StuckCode.ALREADY_ENDED: lambda s: f"it has ended, but is still in {s.name}",
     }
@@ -291,7 +291,7 @@ class Caution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 _CAUTIONS: Final[Mapping[CautionCode, Callable[[str], str]]] = MappingProxyType(
     {
-        CautionCode.NO_UNDO: lambda _: "this cannot be undone: the workers that hold these jobs cannot get them back",
+        CautionCode.NO_UNDO: lambda _: "this cannot be undone: jobs cannot be returned to the workers that held them",
         CautionCode.ELSEWHERE_UNCHANGED: lambda name: f"{name} is not changed",
         CautionCode.STATUS_ELSEWHERE: lambda status: f"workers drop a job whose status in {status}; set it there too",
         CautionCode.DESTROYED_OUTSIDE: lambda name: (

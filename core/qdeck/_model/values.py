@@ -110,6 +110,7 @@ class QueueRow:
     dead: int | None = None
     cancelled: int | None = None
     stuck: int | None = None
+    over_limit: int = 0  # of the stuck jobs, those over their time limit
     overdue: int | None = None  # delayed jobs that are due and were not moved to ready
     late: int | None = None  # those that wait for their start for longer than the threshold
     late_delayed: int | None = None  # of these, those that are still delayed

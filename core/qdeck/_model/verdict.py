@@ -382,7 +382,7 @@ def _unknown_tasks(rows: Sequence[QueueRow], findings: Findings) -> Check:
         for row in rows
         for task, jobs, _ in row.unknown_tasks
     ]
-    well = "workers know the task of every job that they received"
+    well = "workers have the task of every job that they received"
     return make_check("unknown_tasks", found, well, value=len(found), threshold=0)
 
 

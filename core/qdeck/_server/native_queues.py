@@ -442,13 +442,13 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
     # A detail may be of an earlier refresh than the counts.
     waits = detail.oldest_ms is not None and (base.ready or base.delayed)
     oldest = max(0, now - (detail.oldest_ms or 0)) / 1000 if waits else None
-    stuck = detail.stuck if base.running else 0
+    stuck, over_limit = (detail.stuck, detail.over_limit) if base.running else (0, 0)
     overdue = detail.overdue if base.delayed else 0
     late, late_delayed = (detail.late, detail.late_delayed) if waits else (0, 0)
     serving = None if takers is None else takers.get(name, 0)
     came, went, dead = known.rates(now)
     derived = (
-        stuck, overdue, late, late_delayed, oldest, detail.exact, came, went, dead, serving, detail.set_aside,
+        stuck, over_limit, overdue, late, late_delayed, oldest, detail.exact, came, went, dead, serving, detail.set_aside,
         detail.problem,
     )  # fmt: skip
     if known.derived != derived:
@@ -456,6 +456,7 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
         known.row = replace(
             base,
             stuck=stuck,
+            over_limit=over_limit,
             overdue=overdue,
             late=late,
             late_delayed=late_delayed,

@@ -34,6 +34,7 @@ class Detail:
     oldest_ms: int | None = None
     exact: bool = True
     stuck: int | None = None
+    over_limit: int = 0  # of the stuck jobs, those over their time limit
     overdue: int | None = None
     late: int | None = None
     late_delayed: int = 0
@@ -177,17 +178,17 @@ def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) 
     for at, (name, _) in enumerate(held):
         heads, leases = replies[2 * at : 2 * at + 2]
         if not is_error(heads) and not is_error(leases):
-            over = sum(
-                stuck_since(lease, head, now, now) is not None for head, lease in zip(heads, leases, strict=True)
-            )
-            found[name].stuck = (found[name].stuck or 0) + over
+            reasons = [stuck_since(lease, head, now, now) for head, lease in zip(heads, leases, strict=True)]
+            codes = [reason[0] for reason in reasons if reason is not None]
+            found[name].stuck = (found[name].stuck or 0) + len(codes)
+            found[name].over_limit = codes.count("over_limit")
 
 
 def stuck_since(lease: bytes | None, head: bytes | None, deadline: int, now: int) -> tuple[str, int] | None:
     """Return why a running job is stuck, a value of `StuckCode`, and since when; None if it is not.
 
     Rows and lists use this rule for running native jobs; `adapters/native/stuck.py` adds delayed jobs whose task
-    no worker knows.
+    no worker has.
     """
     try:
         held = None if lease is None else codec.read_lease(lease)

@@ -92,5 +92,5 @@ def test_many_seconds_are_told_as_hours() -> None:
     seen = Seen(key=b"pool", member=b"vm")
     entry = Entry(id="vm", key="vm", adapter="vmpooler", queue="pool", state="running", native_state="pending",
                   seen=seen, stuck=told)  # fmt: skip
-    assert theirs(entry).reason == "pending for 3h 00m, over 2h"
-    assert str(told) == "pending for 3h 00m, over 2h"
+    assert theirs(entry).reason == "pending for 3h 00m (limit 2h)"
+    assert str(told) == "pending for 3h 00m (limit 2h)"

@@ -47,11 +47,11 @@ EXPIRED = Stuck(code=StuckCode.LEASE_EXPIRED, seconds=300)
 @pytest.mark.parametrize(
     ("facts", "told"),
     [
-        ({"stuck": EXPIRED}, "stuck: its lease expired 5m 00s ago and was not renewed; see 3 Stuck"),
+        ({"stuck": EXPIRED}, "stuck: its lease expired 5m 00s ago and was not renewed (press 3)"),
         ({"lease_until_ms": NOW + 9_000}, ""),
         (
             {"stuck": Stuck(code=StuckCode.OVER_LIMIT, seconds=540, limit=60)},
-            "stuck: 9m 00s over its time limit of 1m 00s; see 3 Stuck",
+            "stuck: 9m 00s over its time limit of 1m 00s (press 3)",
         ),
     ],
 )

@@ -62,7 +62,7 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         await pilot.press("tab")
         await until(pilot, lambda: screen(pilot).view.has_focus)
         await pilot.press("g", "j", "j", "j")
-        await until(pilot, "done too old, over 1 h")
+        await until(pilot, "done too old (limit 1 h)")
         await until(pilot, "apply would")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, EntriesScreen))

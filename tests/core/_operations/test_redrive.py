@@ -97,7 +97,7 @@ def test_nobody_works(deck: Writer, yard: Yard) -> None:
     plan = deck.plan("retry", QUEUE)
     result, outcomes = deck.redrive(plan, sample=3, patience_s=0.2)
     assert (result.applied, outcomes.waiting) == (3, 3)
-    assert "is a worker running?" in str(result.stopped)
+    assert "check that a worker runs" in str(result.stopped)
     assert redrive.ENOUGH > 3
 
 

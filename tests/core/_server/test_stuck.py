@@ -69,6 +69,7 @@ def test_a_job_over_its_time_limit(url: str, raw: redis.Redis) -> None:
         raw.hset(keys.key(QUEUE, "lease"), job.id, f"w1:1 {now - HELD_MS} 60000 0")
         [found] = deck.stuck()
         assert (row(url, QUEUE).stuck, found.why.code) == (1, StuckCode.OVER_LIMIT)
+        assert row(url, QUEUE).over_limit == 1
         assert found.since_ms == pytest.approx(now - HELD_MS + 1_000, abs=10)
         alone = deck.job(QUEUE, job.id).stuck
         assert alone is not None

@@ -1,4 +1,4 @@
-"""A task that a worker does not know: its job goes back, uncounted, and to a worker that knows the task at once."""
+"""A task that a worker does not have: its job is requeued, uncounted, and a worker that has the task gets it at once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_it_goes_back_to_delayed_and_counts_no_attempt(
 
 
 def hold_back(raw: Any, job: qdeck.Job) -> bool:
-    """Make a job that waits for a worker that knows its task due an hour later; return whether it waits."""
+    """Make a job that waits for a worker that has its task due an hour later; return whether it waits."""
     with raw.pipeline(transaction=True) as both:
         for name in ("delayed", "unknown_tasks"):
             both.zadd(keys.key(QUEUE, name), {job.id: 3_600_000}, xx=True, incr=True)
@@ -177,7 +177,7 @@ def test_health_names_the_task_until_a_worker_knows_it(
     newer.tasks["fresh"].enqueue(1)
     wait_until(lambda: parked(raw) == 1)
     texts = [reason.text for reason in health(app).findings]
-    assert f"no worker knows task fresh, 1 job of {QUEUE} waiting" in texts
+    assert f"no worker has task fresh, 1 job of {QUEUE} waiting" in texts
     start(newer)
     wait_until(lambda: parked(raw) == 0)
     assert not [reason for reason in health(app).findings if "knows task" in reason.text]

@@ -155,10 +155,10 @@ def test_dead_letters(ask: Callable[..., Any]) -> None:
 
 
 def test_stuck(ask: Callable[..., Any]) -> None:
-    over = "pending for 2h 13m, over 2h"
+    over = "pending for 2h 13m (limit 2h)"
     names = ("id", "adapter", "queue", "why", "age_s", "worker", "worker_alive")
     found = [some(one, *names) for one in ask(FAILURES, "stuck", code=1)]
-    request = "processing for 2h 13m, over 5m"
+    request = "processing for 2h 13m (limit 5m)"
     assert sorted(found) == [
         ("brisk-heron", "vmpooler", "centos-7", over, AGE, None, None),
         ("od-one", "vmpooler", "centos-7", over, AGE, None, None),
@@ -204,7 +204,7 @@ def test_purge(ask: Callable[..., Any]) -> None:
     found = ask(FAILURES, "purge")
     assert some(found, "counts", "count") == ({"pending_too_old": 2}, 2)
     names = ("adapter", "queue", "rule", "reason", "age_s", "verb")
-    reason = "pending for 2h 13m, over max_pending_age 2h"
+    reason = "pending for 2h 13m (limit max_pending_age 2h)"
     for effect, told in (("expire", found), ("bury", ask(FAILURES, "purge", "--set", "dlq_enabled=yes"))):
         expected = ("vmpooler", "centos-7", "pending_too_old", reason, AGE, effect)
         entries = {one["id"]: some(one, *names) for one in told["entries"]}

@@ -238,7 +238,7 @@ def test_a_payload_leads_to_no_function_but_those_of_the_modules(
     assert raw.zscore(f"{KEY}:delayed", job.id) < (time.time() + 6) * 1000
     assert b" unknown_task " in raw.hget(f"{KEY}:error", job.id)
     with Writer(str(task_queue.app.endpoint.url)) as deck:
-        assert f"no worker knows task {task}, 1 job of {ifdb.QUEUE} waiting" in {
+        assert f"no worker has task {task}, 1 job of {ifdb.QUEUE} waiting" in {
             reason.text for reason in deck.snapshot().findings
         }
 

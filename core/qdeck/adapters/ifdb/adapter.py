@@ -174,7 +174,7 @@ class Ifdb(Adapter):
         return (
             Rule(
                 name="task_too_old", states=(State.DONE,), verb=Act.DISCARD, setting="max_task_age",
-                reason="done for {age}, over {limit}", test=lambda entry, _, needed: entry.id not in needed,
+                reason="done for {age} (limit {limit})", test=lambda entry, _, needed: entry.id not in needed,
             ),
         )  # fmt: skip
 

@@ -76,7 +76,7 @@ class Orphans(Pages):
         if row.since is None:
             return None, "orphaned record of unknown age"
         age_ms, over = self._now - row.since, self._limits.words("max_orphaned_age")
-        return age_ms / 1000, f"orphaned record, created {duration(age_ms)} ago, over {over}"
+        return age_ms / 1000, f"orphaned record, created {duration(age_ms)} ago (limit {over})"
 
 
 def count(rows: Sequence[QueueRow], limits: Limits, now_ms: int, notices: list[str]) -> Program[int | None]:

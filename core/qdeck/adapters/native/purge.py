@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OWNER: Final = "owner"
 ORPHANS: Final = "orphans"
-_OVER: Final = "for {age}, over {limit}"
+_OVER: Final = "for {age} (limit {limit})"
 RULES: Final = (
     # What still had to run is never just dropped.
     Rule(
@@ -76,4 +76,4 @@ class Ownerless(Walk):
             lives = known is not None and known.alive
             owner = f"its worker {lease.worker} " + ("is alive but does not renew it" if lives else "is gone")
         over = self._limits.words("max_pending_age")
-        return age, f"its lease expired {duration(1000 * age)} ago, over {over}; {owner}"
+        return age, f"its lease expired {duration(1000 * age)} ago (limit {over}); {owner}"

@@ -28,7 +28,7 @@ RULES: Final = (
     Rule(name="overdue_delayed", states=(State.DELAYED,), verb=Act.RUN, reason="due for {late}", test=_is_overdue),
     Rule(
         name="dead_too_old", states=(State.DEAD,), verb=Act.DISCARD, setting="dlq_ttl",
-        reason="dead for {age}, over {limit}",
+        reason="dead for {age} (limit {limit})",
     ),
     Rule(
         name="dead_too_many", states=(State.DEAD,), verb=Act.DISCARD, setting="dlq_max_entries", rank=True,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ORPHAN: Final = "orphan"
 ORPHAN_TTL_S: Final = 3600
 RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, native_state=ORPHAN)
-_OVER: Final = "for {age}, over {limit}"
+_OVER: Final = "for {age} (limit {limit})"
 _OF_POOLS: Final = (
     Rule(
         name="pending_too_old", states=(State.DELAYED,), verb=Act.BURY, without_dlq=Act.EXPIRE,
@@ -51,13 +51,13 @@ _OF_POOLS: Final = (
 _OF_REQUESTS: Final = (
     Rule(
         name="request_too_old", states=(State.RUNNING, State.READY), verb=Act.EXPIRE, setting="max_request_age",
-        reason="requested {age} ago, over {limit}",
+        reason="requested {age} ago (limit {limit})",
     ),
 )  # fmt: skip
 _OF_ALL: Final = (
     Rule(
         name="orphaned_records", states=(NO_STATE,), verb=Act.EXPIRE, setting="max_orphaned_age",
-        reason="in no set of its pool; made {age} ago, over {limit}",
+        reason="in no set of its pool; made {age} ago (limit {limit})",
     ),
     Rule(name="dead_too_old", states=(State.DEAD,), verb=Act.DISCARD, setting="dlq_ttl", reason=f"dead {_OVER}"),
     Rule(

@@ -127,7 +127,7 @@ class Minq(Adapter):
                 states=(State.DEAD,),
                 setting="dlq_ttl",
                 verb=Act.DISCARD,
-                reason="failed {age} ago, over {limit}",
+                reason="failed {age} ago (limit {limit})",
             )
         ]
 
