@@ -172,4 +172,4 @@ def _stuck_reason(count: int, row: QueueRow) -> str:
     if not row.over_limit:
         return ": lease expired"
     expired = count - row.over_limit
-    return f": {expired:,} lease expired, {row.over_limit:,} over the time limit" if expired else ": over the time limit"
+    return (f": {expired:,} lease expired, {row.over_limit:,}" if expired else ":") + " over the time limit"

@@ -448,8 +448,8 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
     serving = None if takers is None else takers.get(name, 0)
     came, went, dead = known.rates(now)
     derived = (
-        stuck, over_limit, overdue, late, late_delayed, oldest, detail.exact, came, went, dead, serving, detail.set_aside,
-        detail.problem,
+        stuck, over_limit, overdue, late, late_delayed, oldest, detail.exact, came, went, dead, serving,
+        detail.set_aside, detail.problem,
     )  # fmt: skip
     if known.derived != derived:
         known.derived = derived

@@ -1,4 +1,4 @@
-"""A task that a worker does not have: its job is requeued, uncounted, and a worker that has the task gets it at once."""
+"""A task that a worker does not have: its job is requeued, uncounted, and a worker with the task gets it at once."""
 
 from __future__ import annotations
 
