@@ -110,7 +110,8 @@ _COLUMNS = (
 
 def _cells(record: JobRecord, reader: Reader) -> list[str]:
     payload = record.payload()
-    error = f"{record.error}: {record.message}" if record.message else record.error or ""
+    error = ("(permanent) " if record.is_permanent else "") + (record.error or "")
+    error += f": {record.message}" if record.message else ""
     shown = "" if payload is None else dumps(payload)[:_TEXT]
     return [
         reader.label(record.ref), record.id, record.task or "-", number(record.attempts), age(record.age_s),

@@ -208,6 +208,7 @@ class Alike:
     task: str | None = None
     attempts: int | None = None
     worker: str | None = None
+    permanent: bool = False
 
     @classmethod
     def of(cls, rows: Iterable[JobRecord | GoneJob]) -> Alike:
@@ -222,6 +223,7 @@ class Alike:
             tasks.pop() if len(tasks) == 1 else None,
             attempts.pop() if len(attempts) == 1 else None,
             workers.pop() if len(workers) == 1 else None,
+            all(job.is_permanent for job in jobs),
         )
 
     def and_(self, other: Alike) -> Alike:
@@ -230,12 +232,14 @@ class Alike:
             self.task if self.task == other.task else None,
             self.attempts if self.attempts == other.attempts else None,
             self.worker if self.worker == other.worker else None,
+            self.permanent and other.permanent,
         )
 
     def words(self) -> str:
         """Return the same in words."""
         count = "" if self.attempts is None or self.attempts < 0 else fmt.counted(self.attempts, "attempt")
-        parts = (self.task or "", count, self.worker or "")
+        mark = "a retry of all leaves them out: their error is permanent" if self.permanent else ""
+        parts = (self.task or "", count, self.worker or "", mark)
         return safe_text(", ".join(part for part in parts if part), limit=200)
 
 

@@ -133,8 +133,9 @@ def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
     if job.error is None and job.message is None:
         return [(fmt.NONE, "ghost")]
     name = safe_text(job.error or "", limit=120)
-    message = cut_end(safe_text(job.message or "", limit=400), max(0, cells - width(name) - 2))
-    return [(name, "bad"), (f"  {message}" if message else "", "text")]
+    mark = "permanent " if job.is_permanent else ""
+    message = cut_end(safe_text(job.message or "", limit=400), max(0, cells - width(mark + name) - 2))
+    return [(mark, "warn"), (name, "bad"), (f"  {message}" if message else "", "text")]
 
 
 def title_line(queue: QueueRef, entry: JudgedQueue | None, cells: int, *, naming: Naming) -> Line:

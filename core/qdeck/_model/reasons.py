@@ -48,6 +48,7 @@ class SkipCode(StrEnum):
     QUEUE_NOT_TEXT = "queue_not_text"
     NOT_CAPABLE = "not_capable"
     UNREADABLE = "unreadable"
+    PERMANENT = "permanent"
 
     def words(self, data: str = "") -> str:
         """Return the sentence, without the job as its subject."""
@@ -85,6 +86,7 @@ _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
         SkipCode.QUEUE_NOT_TEXT: lambda _: "the name of its queue is not a text",
         SkipCode.NOT_CAPABLE: lambda why: why,
         SkipCode.UNREADABLE: lambda error: error,
+        SkipCode.PERMANENT: lambda where: f"its error is permanent; retry it by its id, or with the filter {where}",
     }
 )
 
@@ -95,7 +97,7 @@ _OWN_SUBJECT: Final = frozenset(
         SkipCode.NOT_FOUND, SkipCode.LEASE_LOST, SkipCode.UNIQUE_HELD, SkipCode.OTHERS_WAIT, SkipCode.PARENT_ENDED,
         SkipCode.ALREADY_ASKED, SkipCode.WRONG_TYPE, SkipCode.PAYLOAD_CHANGED, SkipCode.UNDO_EXPIRED,
         SkipCode.UNDO_NOT_KEPT, SkipCode.DEPENDENTS_NOT_KEPT, SkipCode.ID_NOT_TEXT, SkipCode.QUEUE_NOT_TEXT,
-        SkipCode.NOT_CAPABLE, SkipCode.UNREADABLE,
+        SkipCode.NOT_CAPABLE, SkipCode.UNREADABLE, SkipCode.PERMANENT,
     }
 )  # fmt: skip
 

@@ -252,6 +252,11 @@ class JobRecord(InQueue):
         """Return its name in its queue: its id, or its key where ids may occur twice."""
         return self.id
 
+    @property
+    def is_permanent(self) -> bool:
+        """Whether its system would not try again after its error; native jobs say so with their attempts."""
+        return False
+
     def payload(self) -> Any:
         """Return the payload as JSON with secrets masked; decoded at each call, because few are read."""
         return payload.read(self.body, is_handler=self.is_handler)

@@ -228,6 +228,7 @@ class _Making:
                 if queue == NO_QUEUE and self.request.queues:
                     named = {name for home, name in self.places.queues if home is adapter}
                     rows = [row for row in rows if row.queue in named]
+                rows = self._without_permanent(adapter, verb, rows)
                 entries = (yield from self._entries(adapter, verb, rows, pages, search, context)) if rows else []
                 self.writer.add(entries)
                 tally.add(entries, queue)
@@ -237,6 +238,16 @@ class _Making:
             tally.name(QueueRef(adapter.name, queue), pages)
         if self.watch is not None and rule is not None:
             self.watch(QueueRef(adapter.name, queue), rule.name, 0, [], True)
+
+    def _without_permanent(self, adapter: Adapter, verb: str, rows: Sequence[Any]) -> Sequence[Any]:
+        """Leave out of a retry what would only fail again, unless it is named."""
+        request, where = self.request, adapter.permanent_errors
+        if not where or verb != Verb.RETRY or request.ids or where in str(request.wanted or ""):
+            return rows
+        is_permanent = parse(where).compile(self.head.created_ms)
+        for row in filter(is_permanent, rows):
+            self.tally.skip(QueueRef(adapter.name, row.queue), row.id, SkipCode.PERMANENT, where)
+        return [row for row in rows if not is_permanent(row)]
 
     def _tell(self, queue: QueueRef, rule: Rule | None, scanned: int, entries: Sequence[PlanEntry]) -> None:
         self.tally.scanned += scanned

@@ -86,6 +86,8 @@ class Adapter(ABC):
     """Whether plans keep digests of long list entries; `outcomes` and `identity` then have only their ids."""
     acl_keys: ClassVar[tuple[str, ...]] = ()
     """Patterns of its keys, for the ACL rules of users who read or operate its queues."""
+    permanent_errors: ClassVar[str] = ""
+    """The filter of dead letters that a retry leaves out unless they, or this filter, are named; empty for none."""
     counts_orphans: ClassVar[bool] = False
     """Whether `health` counts orphaned records; without a count their number is unknown."""
     settings_type: ClassVar[type[AdapterSettings]] = AdapterSettings

@@ -26,6 +26,7 @@ T = TypeVar("T")
 C = TypeVar("C")
 
 SLICE: Final = 500
+PERMANENT: Final = "permanent"  # the tag of a dead letter whose error stays until somebody changes a configuration
 NO_QUEUE: Final = ""  # in place of a queue: what is of no queue in particular, such as dead letters of all pools
 MOST_STUCK: Final = 20_000  # entries of one list that are looked at for stuck ones
 MOST_RUNS_S: Final = 7_200  # how long a job may run that has no lease, until it counts as stuck
@@ -202,6 +203,11 @@ class Entry(JobRecord):
     def handle(self) -> str:
         """Its key: several entries may have one id."""
         return self.key
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether its system would not try again after its error."""
+        return PERMANENT in self.tags
 
 
 class StateHealth(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import (
     NO_QUEUE,
+    PERMANENT,
     Act,
     AdapterHealth,
     Capability,
@@ -83,6 +84,7 @@ class VmPooler(Adapter):
 
     name: str = "vmpooler"
     counts_orphans: ClassVar[bool] = True
+    permanent_errors: ClassVar[str] = f"tag:{PERMANENT}"
     acl_keys: ClassVar[tuple[str, ...]] = ("vmpooler__*",)
     about: ClassVar[str] = "vmpooler__* of VMPooler"
     outcome_evidence: ClassVar[str] = "a request shows when it has all its VMs, and each failure adds a dead letter"

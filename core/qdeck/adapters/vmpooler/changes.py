@@ -13,7 +13,7 @@ from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import THERE, Change
-from qdeck.adapters.model import Act, Entry, Skipped
+from qdeck.adapters.model import PERMANENT, Act, Entry, Skipped
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
@@ -155,7 +155,7 @@ def _retry(entry: Entry) -> Program[Change]:
 
     Equal tasks would become one, so a task that waits already is made to ask for one VM more.
     """
-    tags = dict(tag.split(":", 1) for tag in entry.tags)
+    tags = dict(tag.split(":", 1) for tag in entry.tags if tag != PERMANENT)
     request, alias, pool, seen = tags.get("request"), tags.get("alias"), entry.queue, entry.seen
     if entry.problem or not request or not alias or pool.startswith("dlq:") or seen.score is None:
         why = entry.problem or "it belongs to no request; the manager refills the pool by itself"
@@ -178,5 +178,6 @@ def _retry(entry: Entry) -> Program[Change]:
             *(() if score is None else (cells.score(CREATE, tasks[at], score, None),)),
             cells.score(CREATE, tasks[at + 1], None, b"1"),
         ),
-        effect=f"one more VM of {pool} for the request {request}, as the next task",
+        effect=f"one more VM of {pool} for the request {request}, as the next task"
+        + ("; its error is permanent" if PERMANENT in entry.tags else ""),
     )

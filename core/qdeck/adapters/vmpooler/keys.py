@@ -39,6 +39,12 @@ FIELDS: Final = (
     "token:user", "lifetime", "user_tagged", "destroy", "disk", "host", "migrated",
 )  # fmt: skip
 MOST_TOGETHER: Final = 20  # VMs that one task of a request may ask for again
+_PERMANENT_CLASSES: Final = ("ArgumentError", "NoMethodError", "NameError")
+_PERMANENT_MESSAGE: Final = re.compile(
+    r"template.*(?:not found|does not exist)|invalid.*path|(?:folder|datastore|resource pool).*not found"
+    r"|permission.*denied|authentication.*failed|invalid.*credentials|configuration.*error",
+    re.IGNORECASE,
+)
 _SET: Final = re.compile(rb"vmpooler__(?:running|migrating|ready|pending|completed|discovered)__(.+)", re.DOTALL)
 
 
@@ -93,6 +99,13 @@ def read_letter(member: bytes) -> Letter:
     if isinstance(named, str) and named:
         return Letter(named, facts)
     return Letter(short(member), facts, "it does not name a VM")
+
+
+def is_permanent(error: object, message: object) -> bool:
+    """Return whether the manager would not try again after this error, by its own table (`permanent_error?`)."""
+    if not isinstance(error, str) or not isinstance(message, str):
+        return False
+    return error in _PERMANENT_CLASSES or _PERMANENT_MESSAGE.search(message) is not None
 
 
 def json_object(raw: bytes) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from qdeck._model.values import State
 from qdeck._redis import reads
 from qdeck._redis.commands import text_of, with_errors
 from qdeck._redis.errors import is_error
-from qdeck.adapters.model import Entry, Kind, Raw, Source, age_s, short
+from qdeck.adapters.model import PERMANENT, Entry, Kind, Raw, Source, age_s, short
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
@@ -24,6 +24,7 @@ from qdeck.adapters.vmpooler.keys import (
     REQUESTS,
     SETS,
     active_key,
+    is_permanent,
     pool_key,
     read_letter,
     read_task,
@@ -235,12 +236,13 @@ def _letter(raw: Raw, now: int) -> Entry:
     since = at if at is not None else failed
     message = facts.get("error_message")
     known = {name: facts[name].encode() for name in ("request_id", "pool_alias") if isinstance(facts.get(name), str)}
+    tags = (*_tags(known), *([PERMANENT] if is_permanent(facts.get("error_class"), message) else []))
     stamp = "" if at is None else f"{at // 1000}:"
     return Entry(
         id=vm, key=f"{_NAME}/dlq:{kind}/{vm}:{stamp}{short(raw.member)}", adapter=_NAME,
         queue=pool if isinstance(pool, str) and pool else f"dlq:{kind}", state=State.DEAD,
         native_state=raw.source.native_state, seen=raw.seen(), since_ms=since, age_s=age_s(now, since),
-        failed_ms=failed or at, queue_from=str(facts.get("queue_from") or kind), tags=_tags(known),
+        failed_ms=failed or at, queue_from=str(facts.get("queue_from") or kind), tags=tags,
         error=str(facts.get("error_class") or "Error"), problem=problem,
         message=payload.mask_text(message) if isinstance(message, str) else problem,
         attempts=whole(retries),
