@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidName, InvalidOption
-from qdeck._queue_names import QueueName
+from qdeck._queue_names import QueueName, QueueType
 from qdeck._redis.commands import raw_of, text_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ BUILT_IN: Final = (f"{{domain}}:{{action_type}}:{{tier={TIERS}}}:*", f"{{domain}
 LONGEST: Final = 500  # bytes of a name
 SUFFIX: Final = ":dead_letter"
 _WORD: Final = re.compile(r"\{(\w+)(?:=([^{}]+))?\}")
-_TYPED: Final = re.compile(rb":(?:actions|responses|callbacks|notifications)(?::|$)")
+_TYPED: Final = re.compile(rb":(?:actions|responses|callbacks|notifications|dead_letter)(?::|$)")
+_DEAD_TYPE: Final = re.compile(rf":{QueueType.DEAD_LETTER}(?::|$)")
 _GLOB: Final = re.compile(r"[\\*?\[\]]")
 
 
@@ -73,20 +74,34 @@ class ListNames:
         if raw.startswith((b"{", b"qdeck:")) or len(raw) > LONGEST:
             return None  # of the native adapter
         name = text_of(raw)
-        dead = name.endswith(self.suffix) and len(name) > len(self.suffix)
-        stem = name.removesuffix(self.suffix) if dead else name
+        stem = self.live_of(name)
+        dead = stem != name
         for pattern in self.patterns:
             if (queue := pattern.queue_of(stem)) is not None:
                 return queue, dead
         if _TYPED.search(raw) is None:
             return None  # most lists: to parse their names would take long
         try:
-            known = QueueName.parse(name)
+            known = QueueName.parse(stem)
         except InvalidName:
             return None
-        if known.is_temporary and ":" in known.detail:
+        if known.is_temporary and ":" in known.detail and not dead:
             return f"{name.rpartition(':')[0]}:*", False
-        return (stem if dead else name), known.is_dead_letter
+        return str(known.canonical), dead
+
+    def live_of(self, name: str) -> str:
+        """Return the list to which the dead letters of a list belong; of a list that holds none, its own name.
+
+        `…:dead_letter` in the place of a type has those of the actions of its service.
+        """
+        stem = name.removesuffix(self.suffix) or name
+        if not _DEAD_TYPE.search(name) or any(pattern.queue_of(stem) is not None for pattern in self.patterns):
+            return stem
+        try:
+            known = QueueName.parse(name)
+        except InvalidName:
+            return stem
+        return str(known.actions()) if known.type is QueueType.DEAD_LETTER else stem
 
     def groups(self, raw: bytes) -> bool:
         """Return whether a pattern makes this list one of many, whatever its last segment is."""

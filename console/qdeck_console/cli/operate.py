@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|min|h))?")
 _PER: Final = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
-_DEAD_LETTER: Final = ":dead_letter"
 
 where_option = click.option(
     "--where", default="", metavar="FILTER", help="Only jobs that match, such as 'error:Timeout* age>2h'."
@@ -37,8 +36,8 @@ def check_filter(where: str) -> None:
 
 
 def plain_queue(name: str | None) -> tuple[str, ...]:
-    """Return the queue of a name, nothing for all queues. `…:actions:dead_letter` means `…:actions`."""
-    return () if name is None else (name.removesuffix(_DEAD_LETTER),)
+    """Return the queue of a name, nothing for all queues."""
+    return () if name is None else (name,)
 
 
 def act_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -147,6 +147,10 @@ class Adapter(ABC):
         """Return the group of a key that the scan found; None for a key of another system."""
         return None
 
+    def queue_of_key(self, key: str) -> str | None:
+        """Return the queue that the name of a key stands for where a queue is asked for; None for any other key."""
+        return None
+
     @abstractmethod
     def capabilities(self) -> Mapping[Act, Capability]:
         """Return the verbs that it supports, and why it does not support others."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.search import IdSearch
 
 
+_DEAD_LETTER: Final = ":dead_letter"
 MOST_STRAYS: Final = 10_000  # native queues that are remembered where no registry lists them
 
 
@@ -234,21 +235,24 @@ class Adapters:
     def resolve(self, queue: str | QueueRef) -> Program[tuple[QueueRef, Adapter]]:
         """Return a queue by its name, and its adapter; raise an error if several adapters have a queue of this name.
 
-        A name that no adapter has is taken as native: reading the queue then reports that it does not exist.
+        The name of a key stands for its queue, and `NAME:dead_letter` for a native queue. A name that no adapter has is
+        taken as native: reading the queue then reports that it does not exist.
         """
         if isinstance(queue, QueueRef):
             return queue, (yield from self._adapter_of(queue))
         if not self.foreign:
-            return QueueRef(NATIVE, queue.removeprefix(f"{NATIVE}/")), self.native
+            return QueueRef(NATIVE, queue.removeprefix(f"{NATIVE}/").removesuffix(_DEAD_LETTER)), self.native
         found = yield from self._having(queue)  # an exact name wins over a prefix
         prefix, slash, name = queue.partition("/")
         if not found and slash and self.named(prefix) is not None:
             found = [ref for ref in (yield from self._having(name)) if ref.adapter == prefix]
+            found = found or [ref for ref in self._of_key(name) if ref.adapter == prefix]
             if not found:
                 raise UsageError(f"there is no queue {name!r} of {prefix}", hint="Run qdeck status to list the queues.")
+        found = found or self._of_key(queue)
         if len(found) > 1:
             raise ambiguous(queue, found)
-        ref = found[0] if found else QueueRef(NATIVE, queue)
+        ref = found[0] if found else QueueRef(NATIVE, queue.removesuffix(_DEAD_LETTER))
         return ref, (yield from self._adapter_of(ref))
 
     def _having(self, name: str) -> Program[list[QueueRef]]:
@@ -262,6 +266,11 @@ class Adapters:
         refs += [ref for ref in self._refs or () if ref.name == name]
         self.shared |= {name} if len(refs) > 1 else set()
         return refs
+
+    def _of_key(self, key: str) -> list[QueueRef]:
+        """Return the queues that a key of another system belongs to, by its name."""
+        found = ((adapter.name, adapter.queue_of_key(key)) for adapter in self.foreign)
+        return [QueueRef(name, queue) for name, queue in found if queue is not None]
 
     def _look_first(self) -> Program[None]:
         yield from self.rows((yield from reads.clock()))

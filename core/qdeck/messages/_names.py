@@ -48,11 +48,11 @@ class Names:
 
     def actions(self, service: str, context: str | Sequence[str] = ()) -> QueueName:
         """Return where a service takes its actions. `services` maps short names (`query`) to those in use."""
-        return self._of(self.services.get(service, service), context).actions()
+        return self._of(self.services.get(service, service), context).canonical.actions()
 
     def responses(self, action_type: str, correlation_id: str) -> QueueName:
         """Return where this service waits for one answer: the owner is the service that waits."""
-        return self.own.responses(segment(action_type.replace(".", "_")), segment(correlation_id))
+        return self.own.responses(_action_name(action_type), segment(correlation_id))
 
     def response_queue(self, action_type: str, correlation_id: str) -> str:
         """Return the same as text, in a fraction of the time."""
@@ -125,7 +125,14 @@ def may_be_elsewhere(found: QueueName, place: QueueName) -> bool:
 
 
 def own_name(text: str, service: str | None, environments: tuple[str, ...]) -> QueueName:
-    """Return the name of a service's own queue. `service` says which segment the service is."""
+    """Return the name of a service's own queue, without the context `default`: both spellings are one queue.
+
+    `service` says which segment the service is.
+    """
+    return _own_name(text, service, environments).canonical
+
+
+def _own_name(text: str, service: str | None, environments: tuple[str, ...]) -> QueueName:
     read = QueueName.parse(text, environments=environments)
     before = [part for part in (read.prefix, read.env, read.service, *read.context.split(":")) if part]
     if service is None:
@@ -178,7 +185,13 @@ def _shape(stem: str, own: QueueName, environments: tuple[str, ...]) -> QueueNam
 
 @lru_cache(maxsize=1024)
 def _responses_stem(own: QueueName, action_type: str) -> str:
-    return str(own.responses(segment(action_type.replace(".", "_")), "x"))[:-1]
+    return str(own.responses(_action_name(action_type), "x"))[:-1]
+
+
+def _action_name(action_type: str) -> str:
+    """Return `get_agent_config` for `management.get_agent_config`: the type of an action without its service."""
+    service, _, name = action_type.partition(".")
+    return segment((name or service).replace(".", "_"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

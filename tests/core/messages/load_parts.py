@@ -49,7 +49,7 @@ def timeout_of(number: int) -> float:
 
 def response_name(number: int) -> str:
     """Where the answer to a request goes."""
-    return f"load:test:client:responses:echo_back:c-{number}"
+    return f"load:test:client:responses:back:c-{number}"
 
 
 def notebook(folder: str, name: str) -> Callable[..., None]:

@@ -86,7 +86,7 @@ def test_a_deadline_that_cannot_be_meant_leaves_no_queue_for_ever(
 ) -> None:
     asked = client.new_action("embedding.x", correlation_id="c", metadata={transport.WITHIN: within})
     deadline = transport.deadline_of(asked, round(time.time() * 1000))
-    name = f"{OWN}:responses:embedding_x:c"
+    name = f"{OWN}:responses:x:c"
     assert client.app.client.run(transport.reply(name, asked, response_to(asked), deadline)) == "sent"
     assert 0 < raw.pttl(name) <= 3_600_000
 
@@ -94,13 +94,13 @@ def test_a_deadline_that_cannot_be_meant_leaves_no_queue_for_ever(
 def test_who_says_he_waits_for_months_has_his_answer_kept_for_a_day(client: Messenger, raw: redis.Redis) -> None:
     asked = client.new_action("embedding.x", correlation_id="c", metadata={transport.WITHIN: 100 * 86_400_000})
     deadline = transport.deadline_of(asked, round(time.time() * 1000))
-    name = f"{OWN}:responses:embedding_x:c"
+    name = f"{OWN}:responses:x:c"
     assert client.app.client.run(transport.reply(name, asked, response_to(asked), deadline)) == "sent"
     assert 3_600_000 < raw.pttl(name) <= 86_400_000
 
 
 async def test_an_answer_that_cannot_be_read_is_told_and_leaves_nothing(client: Messenger, raw: redis.Redis) -> None:
-    name = f"{OWN}:responses:embedding_x:c"
+    name = f"{OWN}:responses:x:c"
     asked = client.new_action("embedding.x", correlation_id="c", task_id="t")
 
     def ask() -> None:

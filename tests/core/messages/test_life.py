@@ -79,7 +79,7 @@ async def test_a_queue_that_is_waited_on_is_never_removed(client: Messenger, raw
     task = asyncio.create_task(
         client.arequest(client.new_action("embedding.x", task_id="t", correlation_id="c"), timeout=10)
     )
-    name = f"{OWN}:responses:embedding_x:c"
+    name = f"{OWN}:responses:x:c"
     await until(lambda: raw.zscore("{qdeck:messages}:waiting", name) is not None)
     report = await manager.report_task_queues("t", dry_run=False)
     assert (report.removed, report.in_use) == (0, 1)

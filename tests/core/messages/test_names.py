@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import qdeck
 from qdeck import QueueName
 from qdeck.messages import Names, TaskQueueName, segment
+from qdeck.messages._names import own_name
 
 PAGE = [
     "management:actions",
@@ -114,9 +115,24 @@ def test_two_spellings_of_a_service_are_one_queue() -> None:
     assert str(names("a:dev:x:actions", query="query_service").actions("query")) == "a:dev:query_service:actions"
 
 
+@pytest.mark.parametrize("own", ["nooble4:dev:management:actions", "nooble4:dev:management:default:actions"])
+def test_with_and_without_the_default_context_it_is_one_queue(own: str) -> None:
+    assert str(own_name(own, None, ())) == "nooble4:dev:management:actions"
+    assert str(names(own).actions("management", "default")) == "nooble4:dev:management:actions"
+    assert str(names(own).actions("embedding", "tenant_xyz")) == "nooble4:dev:embedding:tenant_xyz:actions"
+
+
+def test_a_response_queue_has_the_name_of_the_action_without_its_service() -> None:
+    execution = names("nooble4:dev:execution_service:actions")
+    correlation = "c1a2b3d4-e5f6-7890-1234-567890abcdef"
+    found = f"nooble4:dev:execution_service:responses:get_agent_config:{correlation}"
+    for kind in ("management.get_agent_config", "get_agent_config"):
+        assert str(execution.responses(kind, correlation)) == execution.response_queue(kind, correlation) == found
+
+
 def test_dots_of_an_action_become_underscores_in_a_response_queue() -> None:
     found = names("nooble4:dev:agent_execution_service:actions").responses("management.agent.get_config", "c-1")
-    assert str(found) == "nooble4:dev:agent_execution_service:responses:management_agent_get_config:c-1"
+    assert str(found) == "nooble4:dev:agent_execution_service:responses:agent_get_config:c-1"
 
 
 @given(st.text(min_size=1, max_size=300))

@@ -155,7 +155,7 @@ async def test_a_rerun_does_not_answer_twice(make_service: Callable[..., Service
     client = make_service("client")
     run = client.app.aclient().run
     asked = client.new_action("embedding.count", correlation_id="c")
-    name = "nooble4:dev:client:responses:embedding_count:c"
+    name = "nooble4:dev:client:responses:count:c"
     told = [await run(transport.reply(name, asked, response_to(asked, data={"n": n}), None)) for n in (1, 2)]
     assert told == ["sent", "again"]
     assert raw.llen(name) == 1
@@ -170,7 +170,7 @@ async def test_an_answer_to_something_else_is_passed_over(
     client = make_service("client")
     asked = client.new_action("embedding.count", correlation_id="c")
     task = asyncio.create_task(client.arequest(asked, timeout=10))
-    name = "nooble4:dev:client:responses:embedding_count:c"
+    name = "nooble4:dev:client:responses:count:c"
     raw.rpush(name, response_to(asked.replace(correlation_id="other")).to_json())
     await asyncio.sleep(0.1)
     raw.rpush(name, response_to(asked, data={"right": True}).to_json())

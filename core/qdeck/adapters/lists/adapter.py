@@ -117,6 +117,15 @@ class Lists(Adapter):
             self._heads[head] = label
         return label
 
+    def queue_of_key(self, key: str) -> str | None:
+        """Return the queue of a list; a list that is one of many is a queue of its own."""
+        found = self.names.queue_of(raw_of(key))
+        if found is None or self.sight is None:
+            return None
+        queue, dead = found
+        is_there = f"{'dead' if dead else 'ready'} {queue}" in self.sight.groups
+        return (key if queue.endswith("*") and not dead else queue) if is_there else None
+
     def capabilities(self) -> Mapping[Act, Capability]:
         """Return the verbs of list entries, which do not depend on the reader."""
         return {
@@ -192,9 +201,8 @@ class Lists(Adapter):
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Whether they are at one of the ends of their list, or of its dead letters; between them they are not seen."""
-        suffix = raw_of(self.names.suffix)
         dead = {one.seen.key for one in tried}
-        live = {key: key.removesuffix(suffix) for key in dead}
+        live = {key: raw_of(self.names.live_of(text_of(key))) for key in dead}
         ends = yield from _ends([*dead, *live.values()])
         found = []
         for one in tried:
@@ -208,7 +216,7 @@ class Lists(Adapter):
     def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return the changes that move or remove exactly these entries."""
         yield from ()  # reads nothing, but is a program
-        return change_each(lambda entry: changes.build(act, entry, self.names.suffix), entries)
+        return change_each(lambda entry: changes.build(act, entry, self.names), entries)
 
 
 def _measure(groups: Mapping[str, FoundKeys], now: int) -> Program[list[tuple[int, float | None]]]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from qdeck._model.reasons import Caution, CautionCode
 from qdeck._redis.commands import raw_of, text_of
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change, End
 from qdeck.adapters.model import Act, Entry, Skipped
 
+if TYPE_CHECKING:
+    from qdeck._list_names import ListNames
 
-def build(act: Act, entry: Entry, suffix: str) -> Change:
+
+def build(act: Act, entry: Entry, names: ListNames) -> Change:
     """Return the change of a verb for one entry: the nearest one with the same bytes."""
     seen = entry.seen
     name = text_of(seen.key)
@@ -18,11 +23,11 @@ def build(act: Act, entry: Entry, suffix: str) -> Change:
         return Change(id=entry.id, cells=(taken,), effect=f"removed from {name}")
     target = name
     if act is Act.RETRY:
-        if not name.endswith(suffix):
+        target = names.live_of(name)
+        if target == name:
             raise Skipped.because(f"{name!r} does not name the list that it came from")
-        target = name.removesuffix(suffix)
     elif act is not Act.REQUEUE:
-        target = name + suffix
+        target = name + names.suffix
     return Change(
         id=entry.id,
         cells=(taken, cells.push(raw_of(target), seen.member, End.RIGHT)),

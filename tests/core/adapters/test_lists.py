@@ -1,0 +1,98 @@
+"""Lists with the names of the document on names and patterns, written as it writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._list_names import ListNames
+from qdeck.admin import Writer
+from qdeck.testing.adapters import values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+EMBEDDING = "nooble4:dev:embedding:actions"
+MANAGEMENT = "nooble4:dev:management:actions"
+BY_DEFAULT = "nooble4:dev:management:default:actions"
+
+
+def action(name: str, kind: str = "embedding.generate_batch", **more: object) -> str:
+    """A DomainAction."""
+    return json.dumps({"action_id": name, "action_type": kind, "data": {}, **more})
+
+
+@pytest.fixture
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url) as writer:
+        yield writer
+
+
+def test_dead_letter_as_the_type_of_a_queue_has_dead_letters_of_the_service(writer: Writer, raw: redis.Redis) -> None:
+    raw.rpush("nooble4:dev:embedding:dead_letter", action("a1"), action("a2"))
+    raw.rpush("nooble4:dev:embedding:tenant_xyz:dead_letter", action("a3"))
+    before = values(raw)
+    assert {(row.name, row.ready, row.dead) for row in writer.snapshot().queues} == {
+        (EMBEDDING, 0, 2), ("nooble4:dev:embedding:tenant_xyz:actions", 0, 1)
+    }  # fmt: skip
+    assert writer.health().errors.dead == 3
+    assert {job.id for job in writer.jobs("nooble4:dev:embedding:dead_letter", state="dead")} == {"a1", "a2"}
+
+    batch = writer.apply(writer.plan("retry", "nooble4:dev:embedding:dead_letter"))
+    assert batch.applied == 2
+    assert raw.lrange(EMBEDDING, 0, -1) == [action("a1").encode(), action("a2").encode()]
+    assert not raw.exists("nooble4:dev:embedding:dead_letter")
+    writer.undo(batch.batch)
+    assert values(raw) == before
+
+
+def test_a_list_of_a_task_keeps_its_own_dead_letters(writer: Writer, raw: redis.Redis) -> None:
+    raw.rpush("execution:agent_run:professional:12345:dead_letter", action("a1"))
+    [row] = writer.snapshot().queues
+    assert (row.name, row.dead) == ("execution:agent_run:professional:*", 1)
+    writer.apply(writer.plan("retry", row.name))
+    assert raw.lrange("execution:agent_run:professional:12345", 0, -1) == [action("a1").encode()]
+
+
+def test_with_and_without_the_default_context_it_is_one_queue(writer: Writer, raw: redis.Redis) -> None:
+    raw.rpush(MANAGEMENT, action("a1"))
+    raw.rpush(BY_DEFAULT, action("a2"))
+    raw.rpush(f"{BY_DEFAULT}:dead_letter", action("a3"))
+    [row] = writer.snapshot().queues
+    assert (row.name, row.ready, row.dead) == (MANAGEMENT, 2, 1)
+    for name in (MANAGEMENT, BY_DEFAULT):
+        assert {job.id for job in writer.jobs(name)} == {"a1", "a2", "a3"}
+    writer.apply(writer.plan("retry", MANAGEMENT))
+    assert raw.lrange(BY_DEFAULT, 0, -1) == [action("a2").encode(), action("a3").encode()]
+
+
+def test_the_name_of_one_list_is_a_queue(writer: Writer, raw: redis.Redis) -> None:
+    raw.rpush("execution:agent_run:professional:12345", action("a1"))
+    raw.rpush("execution:agent_run:professional:67890", action("a2"))
+    [row] = writer.snapshot().queues
+    assert (row.name, row.ready) == ("execution:agent_run:professional:*", 2)
+    assert [job.id for job in writer.jobs("execution:agent_run:professional:12345")] == ["a1"]
+    batch = writer.apply(writer.plan("discard", "execution:agent_run:professional:12345"))
+    assert batch.applied == 1
+    assert not raw.exists("execution:agent_run:professional:12345")
+    assert raw.llen("execution:agent_run:professional:67890") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "live"),
+    [
+        ("nooble4:dev:management:actions:dead_letter", MANAGEMENT),
+        ("nooble4:dev:management:dead_letter", MANAGEMENT),
+        ("nooble4:dev:management:dead_letter:default", MANAGEMENT),
+        ("nooble4:dev:ingestion_service:callbacks:embedding:dead_letter",
+         "nooble4:dev:ingestion_service:callbacks:embedding"),
+        (MANAGEMENT, MANAGEMENT),
+        (":dead_letter", ":dead_letter"),
+    ],
+)  # fmt: skip
+def test_the_list_to_which_dead_letters_belong(name: str, live: str) -> None:
+    assert ListNames().live_of(name) == live
