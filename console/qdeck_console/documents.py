@@ -21,9 +21,9 @@ if TYPE_CHECKING:
         JobLocation,
         JobRecord,
         Outcomes,
+        Pause,
         Plan,
         PlanEntry,
-        QueuePause,
         QueueRef,
         QueueRow,
         ScheduleRow,
@@ -135,7 +135,7 @@ def queue(row: QueueRow) -> dict[str, Any]:
     }
 
 
-def pause(value: QueuePause) -> dict[str, Any]:
+def pause(value: Pause) -> dict[str, Any]:
     """Return who paused a queue, when and why."""
     return {"who": value.who, "at": iso(value.at_ms), "reason": value.reason}
 

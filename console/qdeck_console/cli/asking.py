@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+import time
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from qdeck_console.cli.base import read_only_hint, settings
-from qdeck_console.cli.output import note, safe
+from qdeck_console.cli.output import age, note, safe
+
+if TYPE_CHECKING:
+    from qdeck.admin import Pause
 
 NOT_CHANGED: Final = 1  # the exit code of a command that showed what it would do, and was not told to do it
 
@@ -21,6 +25,18 @@ def agrees(question: str) -> bool:
     if read_only_hint(given.target(), given.confirm) is not None:
         return False
     return click.confirm(safe(question), default=False, err=True)
+
+
+def may_lift(question: str, what: str, stands: Pause, *, yes: bool) -> bool:
+    """Return whether a pause may be lifted or replaced, after the question where it concerns others."""
+    from qdeck.admin import actor
+
+    return not stands.concerns_others(actor()) or confirmed(question, f"{what} {pause_words(stands)}", yes=yes)
+
+
+def pause_words(stands: Pause) -> str:
+    """Return who paused something, when and why, in words."""
+    return stands.words("" if stands.at_ms is None else age(max(0.0, time.time() - stands.at_ms / 1000)))
 
 
 def confirmed(question: str, about: str, *, yes: bool) -> bool:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
 
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
-from qdeck_console.cli.output import age, line, note_once, safe, write_json
+from qdeck_console.cli.output import line, note_once, safe, write_json
 from qdeck_console.cli.status import queue_table
 
 if TYPE_CHECKING:
-    from qdeck.admin import QueueSettings
+    from qdeck.admin import Pause, QueueSettings, Writer
 
 queues = VerbGroup(
     "queues",
@@ -44,13 +43,18 @@ def list_queues() -> None:
 )
 @click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, or ADAPTER/NAME.")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, for the operator who resumes the queue.")
-def pause(queue: str, reason: str) -> None:
+@click.option("--yes", is_flag=True, help="Answer yes to the question.")
+@click.pass_context
+def pause(ctx: click.Context, queue: str, reason: str, yes: bool) -> None:
     """Pause a queue: start none of its jobs until it is resumed.
 
-    Running jobs finish, and jobs can still be enqueued.
+    Running jobs finish, and jobs can still be enqueued. Asks before it replaces the reason of another pause.
     """
     with settings().writer() as writer:
-        _report(queue, writer.pause(queue, reason=reason))
+        stands = writer.pause_of(queue)
+        if stands is not None and reason not in ("", stands.reason):
+            _ask(ctx, writer, queue, stands, "Replace its reason?", yes=yes)
+        _report(queue, writer.pause(queue, reason=reason, replaces=stands), stands)
 
 
 @queues.command("resume", cls=CliCommand, examples=("qdeck queues resume shop:mail:actions",))
@@ -62,24 +66,30 @@ def resume(ctx: click.Context, queue: str, yes: bool) -> None:
 
     Asks first if the queue was paused with a reason or by another operator.
     """
-    from qdeck.admin import QueueSettings, actor
-
     with settings().writer() as writer:
         stands = writer.pause_of(queue)
-        if stands is not None and (stands.reason or stands.who != actor()):
-            from qdeck_console.cli.asking import confirmed
-
-            ago = "" if stands.at_ms is None else age(max(0.0, time.time() - stands.at_ms / 1000))
-            if not confirmed("Resume it?", f"{queue} was paused {stands.words(ago)}", yes=yes):
-                ref = writer.resolve(queue)
-                _report(queue, QueueSettings(queue=ref.name, adapter=ref.adapter, paused=True, changed=False))
-                ctx.exit(1)
-        _report(queue, writer.resume(queue))
+        if stands is not None:
+            _ask(ctx, writer, queue, stands, "Resume it?", yes=yes)
+        _report(queue, writer.resume(queue, shown=stands))
 
 
-def _report(queue: str, left: QueueSettings) -> None:
+def _ask(ctx: click.Context, writer: Writer, queue: str, stands: Pause, question: str, *, yes: bool) -> None:
+    """Ask before a pause is lifted or replaced that concerns others; end the command on no."""
+    from qdeck.admin import QueueSettings
+    from qdeck_console.cli.asking import NOT_CHANGED, may_lift
+
+    if not may_lift(question, f"{queue} was paused", stands, yes=yes):
+        ref = writer.resolve(queue)
+        _report(queue, QueueSettings(queue=ref.name, adapter=ref.adapter, paused=True, changed=False), stands)
+        ctx.exit(NOT_CHANGED)
+
+
+def _report(queue: str, left: QueueSettings, stands: Pause | None = None) -> None:
     if settings().as_json:
         write_json({"adapter": left.adapter, "queue": left.queue, "paused": left.paused, "changed": left.changed})
         return
+    from qdeck_console.cli.asking import pause_words
+
     word = "paused" if left.paused else "not paused"
-    line(f"{safe(queue)} is {word if left.changed else f'{word} already'}")
+    who = f" {safe(pause_words(stands))}" if stands is not None and left.paused else ""
+    line(f"{safe(queue)} is {word if left.changed else f'{word} already{who}'}")

@@ -174,22 +174,41 @@ def remove(ctx: click.Context, name: str, yes: bool) -> None:
 
 @schedule.command("pause", cls=CliCommand, examples=("qdeck schedule pause nightly",))
 @click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
-def pause(name: str) -> None:
+@click.option("--reason", default="", metavar="TEXT", help="Reason, for the operator who resumes the schedule.")
+def pause(name: str, reason: str) -> None:
     """Pause a schedule: make no jobs until it is resumed.
 
     It stays paused when an application declares it again.
     """
-    _enable(name, enabled=False)
+    from qdeck_console.cli.asking import pause_words
+
+    given = settings()
+    with given.writer() as writer:
+        changed = writer.enable_schedule(name, False, reason=reason)
+        who = "" if changed else f" already {safe(pause_words(writer.schedule_pause(name)))}"
+        _report(given, writer, name, f"paused{who}")
 
 
 @schedule.command("resume", cls=CliCommand, examples=("qdeck schedule resume nightly",))
 @click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
-def resume(name: str) -> None:
+@click.option("--yes", is_flag=True, help="Answer yes to the question.")
+@click.pass_context
+def resume(ctx: click.Context, name: str, yes: bool) -> None:
     """Resume a paused schedule.
 
-    Runs of the time it was paused are not made up for.
+    Asks first if it was paused with a reason or by another operator. Runs of the time it was paused are not made up
+    for.
     """
-    _enable(name, enabled=True)
+    from qdeck_console.cli.asking import NOT_CHANGED, may_lift
+
+    given = settings()
+    with given.writer() as writer:
+        stands = None if _find(writer, name).enabled else writer.schedule_pause(name)
+        if stands is not None and not may_lift("Resume it?", f"{name} was paused", stands, yes=yes):
+            _report(given, writer, name, "paused")
+            ctx.exit(NOT_CHANGED)
+        changed = writer.enable_schedule(name, True, shown=stands)
+        _report(given, writer, name, "resumed" if changed else "resumed already")
 
 
 @schedule.command("run", cls=CliCommand, examples=("qdeck schedule run nightly",))
@@ -208,15 +227,6 @@ def run(name: str) -> None:
         write_json({**documents.schedule(row), "id": job_id})
     else:
         line(safe(job_id))
-
-
-def _enable(name: str, *, enabled: bool) -> None:
-
-    given = settings()
-    with given.writer() as writer:
-        changed = writer.enable_schedule(name, enabled)
-        word = "resumed" if enabled else "paused"
-        _report(given, writer, name, word if changed else f"{word} already")
 
 
 def _job(options: dict[str, Any]) -> dict[str, Any]:

@@ -73,17 +73,16 @@ def _order(verb: str, about: str) -> None:
                 names = [ref.name for ref in served_only_by(worker_id, rows)]
                 without = f"no other worker serves {', '.join(names)}" if names else "other workers serve its queues"
                 if not confirmed(f"{verb.capitalize()} it?", f"{verb} {worker_id}: {without}", yes=yes):
-                    if settings().as_json:
-                        write_json({"worker": worker_id, "requested": None})
+                    _report(worker_id, None)
                     ctx.exit(1)
             writer.order_worker(worker_id, verb)
         _report(worker_id, verb)
 
 
-def _report(worker_id: str, verb: str) -> None:
+def _report(worker_id: str, verb: str | None) -> None:
     if settings().as_json:
         write_json({"worker": worker_id, "requested": verb})
-    else:
+    elif verb is not None:
         line(f"{verb} requested of {safe(worker_id)}; takes effect within {PRESENCE_S} s")
 
 
@@ -93,8 +92,21 @@ _order("stop", "Ask a worker to finish its jobs and to end.")
 
 @workers.command("resume", cls=CliCommand, examples=("qdeck workers resume worker-1",))
 @click.argument("worker_id", shell_complete=suggesting("workers"), metavar="ID", help="Id of the worker.")
-def resume(worker_id: str) -> None:
-    """Let a quiet worker claim jobs again."""
+@click.option("--yes", is_flag=True, help="Answer yes to the question.")
+@click.pass_context
+def resume(ctx: click.Context, worker_id: str, yes: bool) -> None:
+    """Let a quiet worker claim jobs again.
+
+    Asks first if another operator asked it to be quiet.
+    """
+    from qdeck_console.cli.asking import NOT_CHANGED, may_lift
+
     with settings().writer() as writer:
-        writer.order_worker(worker_id, "resume")
+        is_quiet = any(row.id == worker_id and row.requested == "quiet" for row in writer.workers())
+        stands = writer.quiet_request(worker_id) if is_quiet else None
+        what = f"{worker_id} was asked to be quiet"
+        if stands is not None and not may_lift("Resume it?", what, stands, yes=yes):
+            _report(worker_id, None)
+            ctx.exit(NOT_CHANGED)
+        writer.order_worker(worker_id, "resume", shown=stands)
     _report(worker_id, "resume")

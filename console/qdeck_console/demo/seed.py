@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -95,11 +96,13 @@ class Seeder:
         calls = [tasks.issue_invoice.call(20_260_000 + n, self._rng.randrange(900, 90_000)) for n in range(18)]
         for at, call in enumerate(calls):
             self._past.enqueue([call], self._now - (112 - 4 * at) * MINUTE_MS)
-        self._past.configure(names.BILLING, {"paused": "1"})
-        at = self._now - 112 * MINUTE_MS
-        told = {"at_ms": at, "who": "ana", "host": "ops-1", "verb": "pause", "queues": [names.BILLING],
-                "outcome": "done", "reason": "INC-2291 wrong VAT on invoices"}  # fmt: skip
-        self._past.log(at, told)
+        at, reason = self._now - 112 * MINUTE_MS, "INC-2291 wrong VAT on invoices"
+        stored = {"at_ms": at, "who": "ana@ops-1", "reason": reason}
+        self._past.configure(names.BILLING, {"paused": json.dumps(stored)})
+        paused: list[dict[str, object]] = [{"queues": [names.BILLING]}, {"detail": "schedule invoices"}]
+        for number, what in enumerate(paused):  # the schedule is made with the others, paused
+            told = {"at_ms": at + 40_000 * number, "who": "ana", "host": "ops-1", "verb": "pause", "outcome": "done"}
+            self._past.log(at + 40_000 * number, told | what | {"reason": reason})
 
     def _waiting(self) -> None:
         backlog = [produce.one("reindex", self._rng) for _ in range(420)]

@@ -1,4 +1,4 @@
-"""What a queue being resumed, or a worker being stopped, means: the lines of the question that is asked before."""
+"""What resuming something, or stopping a worker, means: the lines of the question that is asked before."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from qdeck_console.presenters.confirm import PlanTerm, question_lines
 from qdeck_console.presenters.line_parts import Naming, name_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import QueuePause, QueueRef, QueueRow, WorkerRow
+    from qdeck.admin import Pause, QueueRef, QueueRow, WorkerRow
     from qdeck_console.format import Line
 
 _MOST_QUEUES = 6
 
 
-def resume_lines(row: QueueRow, pause: QueuePause, cells: int, *, now_ms: int) -> list[Line]:
-    """Return who paused a queue, when and why, and what starts when it is resumed."""
+def pause_lines(
+    pause: Pause, cells: int, more: Sequence[PlanTerm] = (), *, label: str = "paused", now_ms: int
+) -> list[Line]:
+    """Return who paused something, when and why, and `more` about it."""
     ago = "" if pause.at_ms is None else fmt.span(max(0, now_ms - pause.at_ms))
-    rows = [
-        PlanTerm("paused", "▲", pause.words(ago), "warn bold"),
-        PlanTerm("ready", fmt.count(row.ready), "jobs that workers claim as soon as it is resumed"),
-    ]
-    return question_lines(rows, cells)
+    return question_lines([PlanTerm(label, "▲", pause.words(ago), "warn bold"), *more], cells)
+
+
+def ready_term(row: QueueRow) -> PlanTerm:
+    """Return what starts when a queue is resumed."""
+    return PlanTerm("ready", fmt.count(row.ready), "jobs that workers claim as soon as it is resumed")
 
 
 def order_lines(

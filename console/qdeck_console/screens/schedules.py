@@ -8,8 +8,10 @@ from qdeck import QdeckError
 from qdeck.admin import MISSED, NATIVE, CronRule, QueueRef, ScheduleRow
 from qdeck_console.actions import SCHEDULES, ActionHandler
 from qdeck_console.presenters import schedules as present
+from qdeck_console.presenters.confirm import PlanTerm
 from qdeck_console.presenters.empty_state import EmptyState
 from qdeck_console.screens.lists import ListScreen, ListSpec
+from qdeck_console.screens.pausing import ask_reason, may_lift
 from qdeck_console.screens.prompt import Prompt, PromptField
 
 if TYPE_CHECKING:
@@ -89,13 +91,25 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         self.console.operator.run(act(), "run")
 
     def hold(self) -> None:
-        """Pauses or resumes it."""
+        """Pauses it for a reason, or resumes it after the question where others are concerned."""
         row = self.chosen
         assert row is not None  # noqa: S101 - its reason was asked for
 
         async def act() -> None:
             word = "paused" if row.enabled else "resumed"
-            changed = await self.console.writer.enable_schedule(row.name, not row.enabled)
+            reason, stands = "", None
+            if row.enabled:
+                given = await ask_reason(self.console, row.name, "It makes no jobs until it is resumed.")
+                if given is None:
+                    return
+                reason = given
+            else:
+                stands = await self.console.reader.schedule_pause(row.name)
+                rule = PlanTerm("rule", "", f"{row.cron} ({row.tz}): {row.task} in {row.queue}")
+                if not await may_lift(self.console, f"Resume {row.name}", stands, rule):
+                    return
+            writer = self.console.writer
+            changed = await writer.enable_schedule(row.name, not row.enabled, reason=reason, shown=stands)
             self.console.say(f"{row.name} {'is' if changed else 'was already'} {word}", "ok", "✓")
 
         self.console.operator.run(act(), "pause" if row.enabled else "resume")
@@ -132,7 +146,9 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
             if self.console.is_over:
                 self.console.say("the 30 minutes are over", "warn", "▲")
                 return
-            await self.console.writer.edit_schedule(row.name, cron=given[0], tz=given[1], missed=given[2])
+            await self.console.writer.edit_schedule(
+                row.name, cron=given[0], tz=given[1], missed=given[2], version=row.version
+            )
             self.console.say(f"{row.name}: the rule is {given[0]} ({given[1]})", "ok", "✓")
 
         self.console.operator.run(act(), "edit")

@@ -15,6 +15,7 @@ from qdeck_console.presenters.queue_questions import order_lines
 from qdeck_console.presenters.workers import Running, Speeds
 from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.lists import ListScreen, ListSpec, PageScreen, ReadingScreen, RowGroup
+from qdeck_console.screens.pausing import may_lift
 from qdeck_console.widgets.lines import Item, Listing
 
 if TYPE_CHECKING:
@@ -117,15 +118,20 @@ def _is_quiet(screen: ReadingWorkers) -> bool:
 
 
 def _order(what: str, screen: ReadingWorkers) -> None:
-    """Ask the worker to be quiet or to stop, after the question, or to resume from being quiet."""
+    """Ask the worker to be quiet or to stop, or to resume, after the question."""
     console, row = screen.console, screen.worker
     if row is None:
         return
     what = "resume" if what == "quiet" and _is_quiet(screen) else what
 
     async def act() -> None:
-        if what == "resume" or await _is_confirmed(screen, row, what):
-            await console.writer.order_worker(row.id, what)
+        stands = await console.reader.quiet_request(row.id) if what == "resume" else None
+        if stands is not None:
+            is_confirmed = await may_lift(console, f"Resume {row.id}", stands, label="quiet")
+        else:
+            is_confirmed = await _is_confirmed(screen, row, what)
+        if is_confirmed:
+            await console.writer.order_worker(row.id, what, shown=stands)
             console.say(f"{what} requested of {row.id}", "ok", "✓")
 
     console.operator.run(act(), what)

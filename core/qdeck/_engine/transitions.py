@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from qdeck._engine import keys
@@ -294,7 +295,7 @@ def trim(queue: str, now: int = 0) -> Transition[int]:
     return Transition(load("trim"), queue, [now], lambda reply: int(reply[1]))
 
 
-def configure(queue: str, settings: dict[str, str]) -> Transition[None]:
-    """Set settings of a queue; an empty value removes one."""
-    args = [word for pair in settings.items() for word in pair]
-    return Transition(load("configure"), queue, args, lambda _: None)
+def configure(queue: str, settings: dict[str, str], *, expected: tuple[str, Arg] = ("", "")) -> Transition[bool]:
+    """Set settings of a queue; an empty value removes one. With `expected`, only where that setting has that value."""
+    args = [*expected, *chain.from_iterable(settings.items())]
+    return Transition(load("configure"), queue, args, bool)

@@ -79,8 +79,8 @@ class UnknownTaskJobs(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePause:
-    """Who paused a queue, when and why; None and an empty reason where that is not stored."""
+class Pause:
+    """Who paused something, when and why; None and an empty reason where that is not stored."""
 
     who: str | None = None
     at_ms: int | None = None
@@ -94,6 +94,10 @@ class QueuePause:
         who = f"by {self.who}" if self.who else "by an unknown operator"
         when = f", {ago} ago" if self.at_ms is not None else ""
         return f"{who}{when}" + (f": {self.reason}" if self.reason else "")
+
+    def concerns_others(self, operator: str) -> bool:
+        """Whether an operator lifts or replaces it only after a question: it has a reason, or is by somebody else."""
+        return bool(self.reason) or self.who != operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,7 @@ class QueueRow:
     oldest_s: float | None = None
     oldest_exact: bool = True
     paused: bool = False
-    pause: QueuePause | None = None  # of native queues
+    pause: Pause | None = None  # of native queues
     limit: int | None = None
     rate: tuple[int, int] | None = None  # so many starts in so many ms
     in_per_s: float | None = None

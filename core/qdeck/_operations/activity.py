@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._engine import keys
+from qdeck._errors import UsageError
+from qdeck._formatting import duration
 from qdeck._model.masking import mask_text
+from qdeck._model.values import Pause
 from qdeck._operations.model import Activity
 from qdeck._redis import reads
 from qdeck._server import activity_log, queue_settings
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Command, Program
 
 _PAGE: Final = 500
+_PAUSED: Final = {"pause": "paused", "quiet": "asked to be quiet"}
 _MOST_RULES: Final = 100  # other programs write here, too
 
 
@@ -88,6 +92,32 @@ def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity
             break
         start = b"(" + page[-1][0]
     return _entries(rows)
+
+
+def find_pause(verb: str, what: str) -> Program[Pause]:
+    """Return who paused a schedule, or asked a worker to be quiet, when and why; an empty pause where the newest entry
+    about `what` is another one, or none is kept.
+    """
+    last = b"+"
+    for _ in range(2 * KEEP // _PAGE):
+        rows = yield (b"XREVRANGE", keys.ACTIVITY.encode(), last, b"-", b"COUNT", _PAGE)
+        for entry in _entries(rows):
+            if entry.detail == mask_text(what):
+                if entry.verb != verb:
+                    return Pause()
+                return Pause(who=f"{entry.who}@{entry.host}", at_ms=entry.at_ms, reason=entry.reason)
+        if len(rows) < _PAGE:
+            break
+        last = b"(" + rows[-1][0]
+    return Pause()
+
+
+def need_pause(shown: Pause | None, verb: str, what: str) -> Program[None]:
+    """Raise where a schedule or a worker was paused again since `shown`."""
+    stands = shown if shown is None else (yield from find_pause(verb, what))
+    if stands != shown and stands is not None:
+        words = stands.words(duration((yield from reads.clock()) - (stands.at_ms or 0)))
+        raise UsageError(f"{what} was {_PAUSED[verb]} again {words}", hint="It still is. Resume it if that is over.")
 
 
 def newest(most: int = 500) -> Program[list[Activity]]:

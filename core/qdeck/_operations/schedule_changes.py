@@ -49,13 +49,14 @@ def edit(
     priority: int | str | None,
     retries: int | None,
     tags: Sequence[str],
+    version: str | None,
 ) -> Program[Definition]:
-    """Change a schedule; options that are not given stay unchanged."""
+    """Change a schedule of that version; options that are not given stay unchanged."""
     job = None
     if args is not None or kwargs is not None or priority is not None or retries is not None or tags:
         old = yield from store.get(name)
         job = _changed_job(old, args, kwargs, priority, retries, tags)
-    return (yield from store.edit(name, cron=cron, tz=tz, missed=missed, job=job))
+    return (yield from store.edit(name, cron=cron, tz=tz, missed=missed, job=job, version=version))
 
 
 def _changed_job(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -98,6 +99,11 @@ class Definition:
         )
 
 
+def version_of(raw: bytes) -> str:
+    """Return the version of a stored definition: another one has another version."""
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
 def read_definition(name: str, raw: bytes) -> Definition:
     """Read a stored definition; raise `ValueError` for another text."""
     stored = codec.decode_json(raw)
@@ -159,6 +165,7 @@ class ScheduleRow:
     """One schedule, as operators see it. `late_s` is set when a run is due and no ticker made it."""
 
     name: str
+    version: str = ""
     queue: str = ""
     task: str = ""
     cron: str = ""

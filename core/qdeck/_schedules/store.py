@@ -12,7 +12,7 @@ from qdeck._errors import InvalidOption, QdeckError, UnknownJob, UsageError
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import Request, with_errors
 from qdeck._redis.errors import good, is_error
-from qdeck._schedules.model import Definition, ScheduleRow, ScheduleState, read_definition, read_state
+from qdeck._schedules.model import Definition, ScheduleRow, ScheduleState, read_definition, read_state, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,13 +134,25 @@ def _unknown(name: str) -> UnknownSchedule:
 
 
 def edit(
-    name: str, *, cron: str | None = None, tz: str | None = None, missed: str | None = None, job: NewJob | None = None
+    name: str,
+    *,
+    cron: str | None = None,
+    tz: str | None = None,
+    missed: str | None = None,
+    job: NewJob | None = None,
+    version: str | None = None,
 ) -> Program[Definition]:
-    """Change a schedule; options that are not given stay unchanged. Runs from now on follow the new rule."""
+    """Change a schedule, with `version` only that one; options that are not given stay unchanged. Runs from now on
+    follow the new rule.
+    """
     raw = yield from _find(name)
     if raw is None:
         raise _unknown(name)
     old = _read(name, raw)
+    if version not in (None, version_of(raw)):
+        raise UsageError(
+            f"schedule {name!r} has changed since: its rule is {old.cron} ({old.tz}) now", hint="Read it again."
+        )
     made = job or transitions.NewJob(name, old.priority, old.template, old.body, unique=old.unique)
     new = Definition.of(name, old.queue, made, cron=cron or old.cron, tz=tz or old.tz, missed=missed or old.missed)
     if cron and new.rule().next((yield from clock()) // 1000) is None:
@@ -285,7 +297,15 @@ def _row(name: str, stored: StoredSchedules) -> ScheduleRow:
         return replace(row, problem=str(error))
     now = stored.now_ms // 1000
     row = replace(
-        row, queue=d.queue, task=d.task, cron=d.cron, tz=d.tz, policy=d.missed, priority=d.priority, payload=d.body
+        row,
+        version=version_of(stored.definitions[name]),
+        queue=d.queue,
+        task=d.task,
+        cron=d.cron,
+        tz=d.tz,
+        policy=d.missed,
+        priority=d.priority,
+        payload=d.body,
     )
     if not state.enabled:
         return row

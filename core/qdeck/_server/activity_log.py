@@ -70,6 +70,16 @@ def logged(
     return done
 
 
-def logged_schedule(program: Program[T], verb: str, name: str) -> Program[T]:
+def logged_schedule(program: Program[T], verb: str, name: str, reason: str = "") -> Program[T]:
     """Run a change of a schedule and log it."""
-    return logged(program, verb, detail=f"schedule {name}", unless=lambda done: done in (False, "same"))
+    return logged(program, verb, detail=schedule(name), reason=reason, unless=lambda done: done in (False, "same"))
+
+
+def schedule(name: str) -> str:
+    """Return how entries name a schedule."""
+    return f"schedule {name}"
+
+
+def worker(name: str) -> str:
+    """Return how entries name a worker."""
+    return f"worker {name}"

@@ -10,7 +10,7 @@ import msgspec
 from qdeck._engine import codec, keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.stored_numbers import score_ms, whole
-from qdeck._model.values import QueuePause
+from qdeck._model.values import Pause
 from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
@@ -216,7 +216,7 @@ def _limit(head: bytes | None) -> int | None:
         return None
 
 
-def pause_of(raw: bytes | None) -> QueuePause | None:
+def pause_of(raw: bytes | None) -> Pause | None:
     """Return who paused a queue, when and why, from the setting; None when it is not paused."""
     if raw is None:
         return None
@@ -225,9 +225,9 @@ def pause_of(raw: bytes | None) -> QueuePause | None:
     except (msgspec.DecodeError, ValueError):
         said = {}
     if not isinstance(said, dict):
-        return QueuePause()
+        return Pause()
     who, reason = said.get("who"), said.get("reason")
-    return QueuePause(
+    return Pause(
         who=who if isinstance(who, str) else None,
         at_ms=whole(said.get("at_ms")),
         reason=reason if isinstance(reason, str) else "",

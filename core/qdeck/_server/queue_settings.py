@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._engine import keys, programs, transitions
-from qdeck._errors import InvalidOption
+from qdeck._errors import InvalidOption, UsageError
+from qdeck._formatting import duration
 from qdeck._model.masking import mask_text
 from qdeck._model.values import QueueSettings
 from qdeck._redis import reads
 from qdeck._server import native_queues, queue_details
 
 if TYPE_CHECKING:
-    from qdeck._model.values import QueuePause
+    from qdeck._model.values import Pause
     from qdeck._redis.commands import Program
 
 MOST_REASON: Final = 500  # characters
@@ -31,29 +32,58 @@ def actor() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def pause(cache: native_queues.RefreshCache, queue: str, reason: str) -> Program[QueueSettings]:
-    """Pause an existing queue, and store who did, when and why; one that is paused gets the new reason, if any."""
+def pause(
+    cache: native_queues.RefreshCache, queue: str, reason: str, replaces: Pause | None = None
+) -> Program[QueueSettings]:
+    """Pause an existing queue, and store who did, when and why. A pause that concerns others is replaced only where it
+    is `replaces`; without a reason it stays as it is.
+    """
     if len(reason) > MOST_REASON:
         raise InvalidOption(f"a reason of {len(reason):,} characters", hint=f"Give at most {MOST_REASON}")
-    before = yield from read_pause(cache, queue)
-    if before is not None and reason in ("", before.reason):
+    raw = yield from _read_raw(cache, queue)
+    stands = queue_details.pause_of(raw)
+    if stands is not None and reason in ("", stands.reason):
         return QueueSettings(queue=queue, paused=True, changed=False)
-    stored = {"at_ms": (yield from reads.clock()), "who": actor(), "reason": mask_text(reason)}
-    yield from programs.call(transitions.configure(queue, {"paused": msgspec.json.encode(stored).decode()}))
-    return QueueSettings(queue=queue, paused=True, changed=True)
+    now = yield from reads.clock()
+    if stands is not None and stands != replaces and stands.concerns_others(actor()):
+        raise UsageError(f"{queue} is paused already {_words(stands, now)}", hint="Replace that reason if it is known.")
+    stored = msgspec.json.encode({"at_ms": now, "who": actor(), "reason": mask_text(reason)}).decode()
+    if (yield from _replace(queue, raw, stored)):
+        return QueueSettings(queue=queue, paused=True, changed=True)
+    return (yield from pause(cache, queue, reason, replaces))
 
 
-def resume(cache: native_queues.RefreshCache, queue: str) -> Program[QueueSettings]:
-    """Resume an existing queue."""
-    before = yield from read_pause(cache, queue)
-    yield from programs.call(transitions.configure(queue, {"paused": ""}))
-    return QueueSettings(queue=queue, paused=False, changed=before is not None)
+def resume(cache: native_queues.RefreshCache, queue: str, shown: Pause | None = None) -> Program[QueueSettings]:
+    """Resume an existing queue; with `shown`, only from that pause."""
+    raw = yield from _read_raw(cache, queue)
+    stands = queue_details.pause_of(raw)
+    if stands is not None and shown not in (None, stands):
+        when = _words(stands, (yield from reads.clock()))
+        raise UsageError(f"{queue} was paused again {when}", hint="It is still paused. Resume it if that is over.")
+    if stands is None or (yield from _replace(queue, raw, "")):
+        return QueueSettings(queue=queue, paused=False, changed=stands is not None)
+    return (yield from resume(cache, queue, shown))
 
 
-def read_pause(cache: native_queues.RefreshCache, queue: str) -> Program[QueuePause | None]:
+def _replace(queue: str, raw: bytes | None, stored: str) -> Program[bool]:
+    """Set or lift a pause, in place of exactly the one that was read; return False where there is another now."""
+    program = transitions.configure(queue, {"paused": stored}, expected=("paused", raw or b""))
+    return (yield from programs.call(program))
+
+
+def _words(pause: Pause, now_ms: int) -> str:
+    return pause.words(duration(now_ms - (pause.at_ms or 0)))
+
+
+def read_pause(cache: native_queues.RefreshCache, queue: str) -> Program[Pause | None]:
     """Return who paused an existing queue, when and why; None when it is not paused."""
+    return queue_details.pause_of((yield from _read_raw(cache, queue)))
+
+
+def _read_raw(cache: native_queues.RefreshCache, queue: str) -> Program[bytes | None]:
     yield from native_queues.need_queue(cache, queue)
-    return queue_details.pause_of((yield (b"HGET", keys.key(queue, "meta"), "paused")))
+    raw: bytes | None = yield (b"HGET", keys.key(queue, "meta"), "paused")
+    return raw
 
 
 def set_limits(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         JobLocation,
         JobRecord,
         Page,
-        QueuePause,
+        Pause,
         QueueRow,
         QueueSettings,
         ServerInfo,
@@ -155,13 +155,13 @@ __all__ = [
     "NewJob",
     "Outcomes",
     "Page",
+    "Pause",
     "Plan",
     "PlanEntry",
     "PlanIndex",
     "PlanWriter",
     "Program",
     "PurgeRule",
-    "QueuePause",
     "QueueRef",
     "QueueRow",
     "QueueSettings",
@@ -256,7 +256,7 @@ _HOMES: Final = {
     "qdeck.adapters.native": "newest_first",
     "qdeck._model.masking": "configure_masking=configure mask_text",
     "qdeck._model.values": (
-        "Check JobFailure Finding JobLocation HistoryEvent JobDetail JobRecord Page QueuePause QueueRow QueueSettings "
+        "Check JobFailure Finding JobLocation HistoryEvent JobDetail JobRecord Page Pause QueueRow QueueSettings "
         "ServerInfo Snapshot Totals WorkerRow"
     ),
     "qdeck._model.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",

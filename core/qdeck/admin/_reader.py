@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         JobLocation,
         JobRecord,
         Page,
-        QueuePause,
+        Pause,
         QueueRef,
         Snapshot,
         State,
@@ -118,7 +118,7 @@ class Reads(Plans):
         return ref
 
     @reads
-    def pause_of(self, queue: str | QueueRef) -> Program[QueuePause | None]:
+    def pause_of(self, queue: str | QueueRef) -> Program[Pause | None]:
         """Return who paused a queue, when and why; None when it is not paused, or its system does not store it."""
         from qdeck._server import queue_settings
 
@@ -333,6 +333,22 @@ class Reads(Plans):
         from qdeck._schedules import store
 
         return store.read()
+
+    @reads
+    def schedule_pause(self, name: str) -> Program[Pause]:
+        """Return who paused a schedule, when and why, from the log of operations; empty where that is not logged."""
+        from qdeck._operations import activity
+        from qdeck._server import activity_log
+
+        return activity.find_pause("pause", activity_log.schedule(name))
+
+    @reads
+    def quiet_request(self, worker: str) -> Program[Pause]:
+        """Return who asked a worker to be quiet, from the log of operations; empty where that is not logged."""
+        from qdeck._operations import activity
+        from qdeck._server import activity_log
+
+        return activity.find_pause("quiet", activity_log.worker(worker))
 
     @reads
     def schedule(self, name: str) -> Program[Definition]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from qdeck._engine.transitions import EnqueueResult
-    from qdeck._model.values import QueueRef, QueueSettings
+    from qdeck._model.values import Pause, QueueRef, QueueSettings
     from qdeck._operations.applying import ApplyOptions
     from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft
@@ -145,26 +145,28 @@ class Writes(Reads):
         return new_jobs.enqueue(where, job)
 
     @writes
-    def pause(self, queue: str | QueueRef, *, reason: str = "") -> Program[QueueSettings]:
+    def pause(
+        self, queue: str | QueueRef, *, reason: str = "", replaces: Pause | None = None
+    ) -> Program[QueueSettings]:
         """Pause a queue: workers claim no more of its jobs until it is resumed. The user, the time and the reason
-        are stored.
+        are stored. Raise where a pause stands that has a reason or is by another operator, unless it is `replaces`.
         """
         from qdeck._server import activity_log, queue_settings
 
         ref = yield from self._having(Feature.PAUSE, queue, "pause")
-        program = queue_settings.pause(self.cache, ref.name, reason)
+        program = queue_settings.pause(self.cache, ref.name, reason, replaces)
         noted = activity_log.logged(
             program, "pause", queues=[self.label(ref)], reason=reason, unless=lambda left: not left.changed
         )
         return (yield from noted)
 
     @writes
-    def resume(self, queue: str | QueueRef) -> Program[QueueSettings]:
-        """Resume a paused queue."""
+    def resume(self, queue: str | QueueRef, *, shown: Pause | None = None) -> Program[QueueSettings]:
+        """Resume a paused queue; with `shown`, raise where another pause stands now."""
         from qdeck._server import activity_log, queue_settings
 
         ref = yield from self._having(Feature.PAUSE, queue, "resume")
-        program = queue_settings.resume(self.cache, ref.name)
+        program = queue_settings.resume(self.cache, ref.name, shown)
         noted = activity_log.logged(program, "resume", queues=[self.label(ref)], unless=lambda left: not left.changed)
         return (yield from noted)
 
@@ -189,11 +191,17 @@ class Writes(Reads):
         return (yield from noted)
 
     @writes
-    def order_worker(self, worker: str, what: str) -> Program[None]:
-        """Request a worker to be `quiet` (finish its jobs, claim no more), to `resume` from that, or to `stop`."""
+    def order_worker(self, worker: str, what: str, *, shown: Pause | None = None) -> Program[None]:
+        """Request a worker to be `quiet` (finish its jobs, claim no more), to `resume` from that, or to `stop`.
+
+        With `shown`, raise where another request to be quiet stands now.
+        """
+        from qdeck._operations import activity
         from qdeck._server import activity_log, workers
 
-        return activity_log.logged(workers.order(worker, what), what, detail=f"worker {worker}")
+        named = activity_log.worker(worker)
+        yield from activity.need_pause(shown, "quiet", named)
+        yield from activity_log.logged(workers.order(worker, what), what, detail=named)
 
     @writes
     def add_schedule(
@@ -234,14 +242,17 @@ class Writes(Reads):
         priority: int | str | None = None,
         retries: int | None = None,
         tags: Sequence[str] = (),
+        version: str | None = None,
     ) -> Program[Definition]:
-        """Change a schedule; options that are not given stay unchanged."""
+        """Change a schedule; options that are not given stay unchanged. With the `version` of the row that was shown,
+        raise where it is another one now.
+        """
         from qdeck._operations import schedule_changes
         from qdeck._server import activity_log
 
         program = schedule_changes.edit(
             name, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs, priority=priority, retries=retries,
-            tags=tags,
+            tags=tags, version=version,
         )  # fmt: skip
         return activity_log.logged_schedule(program, "edit", name)
 
@@ -262,12 +273,19 @@ class Writes(Reads):
         return activity_log.logged_schedule(store.run_now(name), "run", name)
 
     @writes
-    def enable_schedule(self, name: str, enabled: bool) -> Program[bool]:
-        """Resume or pause a schedule; return whether that changed anything."""
+    def enable_schedule(
+        self, name: str, enabled: bool, *, reason: str = "", shown: Pause | None = None
+    ) -> Program[bool]:
+        """Resume or pause a schedule; return whether that changed anything. With `shown`, raise where another pause
+        stands now.
+        """
+        from qdeck._operations import activity
         from qdeck._schedules import store
         from qdeck._server import activity_log
 
-        return activity_log.logged_schedule(store.enable(name, enabled), "resume" if enabled else "pause", name)
+        yield from activity.need_pause(shown, "pause", activity_log.schedule(name))
+        program, verb = store.enable(name, enabled), "resume" if enabled else "pause"
+        return (yield from activity_log.logged_schedule(program, verb, name, reason))
 
     @writes
     def record(self, entry: Activity, *, again: bool = False) -> Program[None]:

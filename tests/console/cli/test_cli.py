@@ -204,6 +204,14 @@ def test_pause_and_resume(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
     assert qdeck("queues", "resume", QUEUE).code == 0
     assert raw.hget(f"{{{QUEUE}}}:meta", "paused") is None
     assert qdeck("queues", "pause", QUEUE, "--reason", "INC-42").code == 0
+    told = f"{QUEUE} was paused by {actor()}, 0s ago: INC-42"
+    ran = qdeck("queues", "pause", QUEUE, "--reason", "INC-43")
+    assert (ran.code, told in ran.err) == (1, True)
+    assert qdeck("queues", "pause", QUEUE).out == f"{QUEUE} is paused already by {actor()}, 0s ago: INC-42\n"
+    assert b"INC-42" in (raw.hget(f"{{{QUEUE}}}:meta", "paused") or b"")
+    assert qdeck("queues", "pause", QUEUE, "--reason", "INC-44", "--yes").code == 0
+    assert b"INC-44" in (raw.hget(f"{{{QUEUE}}}:meta", "paused") or b"")
+    assert qdeck("queues", "pause", QUEUE, "--reason", "INC-42", "--yes").code == 0
     [row] = qdeck("queues", "--json").json
     assert (row["paused"], row["pause"]["who"], row["pause"]["reason"]) == (True, actor(), "INC-42")
     ran = qdeck("queues", "resume", QUEUE)
@@ -239,6 +247,12 @@ def test_workers_are_listed_and_asked(qdeck: Callable[..., Ran], raw: redis.Redi
     assert qdeck("workers", "quiet", "h.7.x", "--yes").code == 0
     assert raw.hget("qdeck:control", "h.7.x") == b"quiet"
     assert qdeck("workers", "resume", "h.7.x").code == 0
+    assert raw.hget("qdeck:control", "h.7.x") is None
+    raw.hset("qdeck:control", "h.7.x", "quiet")
+    ran = qdeck("workers", "resume", "h.7.x")
+    assert (ran.code, "h.7.x was asked to be quiet by an unknown operator" in ran.err) == (1, True)
+    assert raw.hget("qdeck:control", "h.7.x") == b"quiet"
+    assert qdeck("workers", "resume", "h.7.x", "--yes").code == 0
     assert raw.hget("qdeck:control", "h.7.x") is None
     assert qdeck("workers", "stop", "h.7.x", "--yes").code == 0
     assert raw.hget("qdeck:control", "h.7.x") == b"stop"

@@ -144,10 +144,11 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (0, "enqueue $QUEUE send --at 2040-01-31T08:00:00Z --after $READY"),
     ],
     "schedule add NAME QUEUE TASK --cron RULE": [(0, "schedule add more $QUEUE send --cron 0_7_*_*_* --tz UTC")],
-    "schedule edit|pause|resume NAME": [
-        (0, "schedule edit feeds --missed all"),
-        (0, "schedule pause feeds"),
+    "schedule edit NAME": [(0, "schedule edit feeds --missed all")],
+    "schedule pause NAME": [(0, "schedule pause feeds --reason INC-42")],
+    "schedule resume NAME": [
         (0, "schedule resume feeds"),
+        (1, "schedule pause feeds --reason INC-42; schedule resume feeds"),
     ],
     "schedule run NAME": [(0, "schedule run feeds")],
     "schedule remove NAME": [(0, "schedule remove feeds --yes"), (1, "schedule remove feeds")],
@@ -157,8 +158,14 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (0, "workers stop $WORKER --yes"),
         (1, "workers stop $WORKER"),
     ],
-    "workers resume ID": [(0, "workers resume $WORKER")],
-    "queues pause QUEUE": [(0, "queues pause $QUEUE --reason INC-42")],
+    "workers resume ID": [
+        (0, "workers resume $WORKER"),
+        (1, "!hset qdeck:control $WORKER quiet; workers resume $WORKER"),
+    ],
+    "queues pause QUEUE": [
+        (0, "queues pause $QUEUE --reason INC-42"),
+        (1, "queues pause $QUEUE --reason INC-42; queues pause $QUEUE --reason INC-43"),
+    ],
     "queues resume QUEUE": [
         (0, "queues pause $QUEUE --reason INC-42; queues resume $QUEUE --yes"),
         (1, "queues pause $QUEUE --reason INC-42; queues resume $QUEUE"),

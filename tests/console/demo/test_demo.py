@@ -44,7 +44,9 @@ def test_the_first_look_finds_what_is_promised(deck: Writer) -> None:
     rows = {row.name: row for row in snapshot.queues}
     assert rows[names.IMPORTS].stuck == 2
     assert rows[names.IMPORTS].workers == 0
-    assert rows[names.BILLING].paused
+    pause = rows[names.BILLING].pause
+    assert pause is not None
+    assert (pause.who, pause.reason) == ("ana@ops-1", "INC-2291 wrong VAT on invoices")
     assert rows[names.BILLING].ready == 18
     assert rows[names.REPORTS].blocked == 2
     assert rows[names.REPORTS].delayed == 1

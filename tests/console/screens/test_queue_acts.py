@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Input
 
-from qdeck.admin import QueuePause, Writer, actor
+from qdeck.admin import Pause, Writer, actor
 from qdeck_console.operator import Work
 from support.screens import HOOKS, MAIL, app_of, bury, console, until
 
@@ -113,7 +113,7 @@ async def test_a_pause_has_a_reason_and_resuming_shows_it_and_asks(url: str) -> 
             await pilot.press(*"INC-42", "enter")
             await until(pilot, "mail paused")
             await until(pilot, "p resume")
-            assert (deck.pause_of(MAIL) or QueuePause()).reason == "INC-42"
+            assert (deck.pause_of(MAIL) or Pause()).reason == "INC-42"
             await pilot.press("p")
             shown = await until(pilot, "Resume mail")
             assert f"by {actor()}" in shown
@@ -143,3 +143,43 @@ async def test_a_pause_of_another_operator_is_asked_for_and_ones_own_is_not(url:
             await until(pilot, "p resume")
             await pilot.press("p")
             await until(pilot, lambda: deck.pause_of(MAIL) is None)
+
+
+async def test_a_resume_is_refused_when_another_pause_stands_than_was_shown(url: str, raw: redis.Redis) -> None:
+    with Writer(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+        deck.pause(MAIL, reason="INC-42")
+        async with console(url) as pilot:
+            await until(pilot, "p resume")
+            await pilot.press("p")
+            assert "INC-42" in await until(pilot, "Resume mail")
+            deck.resume(MAIL)
+            raw.hset(f"{{{MAIL}}}:meta", "paused", b'{"who":"ana@ops-1","at_ms":1,"reason":"INC-43"}')
+            await pilot.press("tab", "enter")
+            await until(pilot, "was paused again by ana@ops-1")
+            assert (deck.pause_of(MAIL) or Pause()).reason == "INC-43"
+            await until(pilot, "p resume")
+            await pilot.press("p")
+            assert "INC-43" in await until(pilot, "Resume mail")
+            await pilot.press("tab", "enter")
+            await until(pilot, "mail resumed")
+            assert deck.pause_of(MAIL) is None
+
+
+async def test_a_pause_of_somebody_else_that_came_first_is_shown_and_asked_for(url: str, raw: redis.Redis) -> None:
+    with Writer(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+        async with console(url) as pilot:
+            for answer, stands in ((("enter",), "INC-43"), (("tab", "enter"), "INC-42")):
+                await until(pilot, "p pause")
+                await pilot.press("p")
+                await until(pilot, lambda: isinstance(app_of(pilot).focused, Input))
+                raw.hset(f"{{{MAIL}}}:meta", "paused", b'{"who":"ana@ops-1","at_ms":1,"reason":"INC-43"}')
+                await pilot.press(*"INC-42", "enter")
+                shown = await until(pilot, "Replace the pause of mail")
+                assert "by ana@ops-1" in shown
+                assert "INC-43" in shown
+                await pilot.press(*answer)
+                await until(pilot, lambda: app_of(pilot).operator.work is None)
+                assert (deck.pause_of(MAIL) or Pause()).reason == stands
+                deck.resume(MAIL)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.widgets import Input
 
 from qdeck._schedules import store
-from qdeck.admin import Definition, ScheduleRow, Writer, new_job
+from qdeck.admin import Definition, ScheduleRow, Writer, actor, new_job
 from qdeck_console.format import length
 from qdeck_console.presenters import schedules as present
 from qdeck_console.presenters.line_parts import Naming
@@ -59,6 +60,8 @@ async def test_a_schedule_is_run_paused_and_edited(url: str) -> None:
         await until(pilot, lambda: (rows(url)["nightly"].jobs_made, rows(url)["weekly"].jobs_made) == (1, 0))
         await until(pilot, "ready")
         await pilot.press("p")
+        await until(pilot, "Pause nightly")
+        await pilot.press("enter")
         await until(pilot, "nightly is paused")
         await until(pilot, "p resume")
         assert not rows(url)["nightly"].enabled
@@ -81,6 +84,60 @@ async def test_a_schedule_is_run_paused_and_edited(url: str) -> None:
         assert isinstance(app.screen, JobScreen)
         await pilot.press("escape", "slash", *"week", "enter")
         await until(pilot, "1 schedule")
+
+
+async def test_a_paused_schedule_is_resumed_after_a_question_with_its_reason(url: str) -> None:
+    add(url, "nightly")
+    async with console(url, "6") as pilot:
+        await until(pilot, "1 schedule")
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app_of(pilot).focused, Input))
+        await pilot.press(*"INC-42", "enter")
+        await until(pilot, "p resume")
+        for answer, is_resumed in ((("enter",), False), (("tab", "enter"), True)):
+            await pilot.press("p")
+            shown = await until(pilot, "Resume nightly")
+            assert f"by {actor()}" in shown
+            assert "INC-42" in shown
+            assert "0 4 * * *" in shown
+            await pilot.press(*answer)
+            await until(pilot, lambda: app_of(pilot).operator.work is None)
+            assert rows(url)["nightly"].enabled is is_resumed
+
+
+async def test_a_schedule_that_was_paused_by_an_unknown_operator_is_asked_for(url: str) -> None:
+    add(url, "nightly")
+    with Writer(url) as deck:
+        deck.write(store.enable("nightly", False))
+        async with console(url, "6") as pilot:
+            await until(pilot, "p resume")
+            await pilot.press("p")
+            await until(pilot, "by an unknown operator")
+            deck.enable_schedule("nightly", True)
+            deck.enable_schedule("nightly", False, reason="INC-43")
+            await pilot.press("tab", "enter")
+            await until(pilot, f"was paused again by {actor()}")
+            assert not rows(url)["nightly"].enabled
+
+
+async def test_an_edit_is_refused_when_the_schedule_is_not_the_one_that_was_shown(url: str) -> None:
+    add(url, "nightly")
+    with Writer(url) as deck:
+        async with console(url, "6") as pilot:
+            await until(pilot, "1 schedule")
+            await pilot.press("e")
+            await until(pilot, "The new rule applies")
+            await until(pilot, lambda: isinstance(app_of(pilot).focused, Input))
+            deck.edit_schedule("nightly", cron="0 5 * * *")
+            await pilot.press("end", "backspace", "1", "enter")
+            await until(pilot, "'nightly' has changed since: its rule is 0 5 * * * (UTC) now")
+            assert rows(url)["nightly"].cron == "0 5 * * *"
+            await until(pilot, "0 5 * * *")
+            await pilot.press("e")
+            await until(pilot, "The new rule applies")
+            await until(pilot, lambda: isinstance(app_of(pilot).focused, Input))
+            await pilot.press("end", "backspace", "1", "enter")
+            await until(pilot, "nightly: the rule is 0 5 * * 1")
 
 
 async def test_no_schedule_read_only_and_gone(url: str) -> None:

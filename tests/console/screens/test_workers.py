@@ -112,6 +112,15 @@ async def test_a_worker_is_not_stopped_before_it_is_known_what_it_alone_serves(u
         await until(pilot, "resume requested")
         assert raw.hget(keys.CONTROL, "wrk-a") is None
         await until(pilot, "p quiet")
+        raw.hset(keys.CONTROL, "wrk-a", "quiet")
+        for answer, stands in ((("enter",), b"quiet"), (("tab", "enter"), None)):
+            await until(pilot, "p resume")
+            await pilot.press("p")
+            shown = await until(pilot, "Resume wrk-a")
+            assert "by an unknown operator" in shown, "the last entry of the log is that it was resumed"
+            await pilot.press(*answer)
+            await until(pilot, lambda: app_of(pilot).operator.work is None)
+            assert raw.hget(keys.CONTROL, "wrk-a") == stands
 
 
 async def test_none_and_read_only(url: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from core._schedules.registering import schedule
 from qdeck._engine import codec
 from qdeck._schedules import store
+from qdeck.admin import actor
 from support.commands import Ran, runner
 
 if TYPE_CHECKING:
@@ -62,6 +63,21 @@ def test_a_life_of_a_schedule(qdeck: Callable[..., Ran], raw: Any) -> None:
     assert codec.decode_call(raw.hget(f"{{{QUEUE}}}:body", again)) == ([7], {})
     assert qdeck("remove", "feeds", "--yes").code == 0
     assert qdeck("list", "--json").json == []
+
+
+def test_a_pause_has_a_reason_and_resuming_asks(qdeck: Callable[..., Ran]) -> None:
+    assert qdeck("add", "feeds", QUEUE, "fetch", "--cron", "*/30 * * * *").code == 0
+    assert qdeck("pause", "feeds", "--reason", "INC-42").code == 0
+    told = f"paused by {actor()}, 0s ago: INC-42"
+    ran = qdeck("pause", "feeds", "--reason", "INC-43")
+    assert (ran.code, ran.out) == (0, f"feeds is paused already by {actor()}, 0s ago: INC-42\n")
+    ran = qdeck("resume", "feeds")
+    assert (ran.code, f"feeds was {told}" in ran.err) == (1, True)
+    assert not qdeck("--json").json[0]["enabled"]
+    assert qdeck("resume", "feeds", "--yes").code == 0
+    assert qdeck("--json").json[0]["enabled"]
+    assert qdeck("pause", "feeds").code == 0
+    assert qdeck("resume", "feeds").code == 0, "one's own pause without a reason"
 
 
 def test_for_people_it_is_a_table(qdeck: Callable[..., Ran], app: qdeck_package.App, raw: Any) -> None:

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck import InvalidOption
-from qdeck.admin import NATIVE, QueuePause, QueueRef, WorkerRow, Writer, actor, served_only_by
+from qdeck import InvalidOption, UsageError
+from qdeck._server import queue_settings
+from qdeck.admin import NATIVE, Pause, QueueRef, WorkerRow, Writer, actor, served_only_by
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import redis
+
+    from qdeck._redis.commands import Program
 
 QUEUE = "demo:mail:actions"
 
 
-def pause_of(writer: Writer) -> QueuePause | None:
+def pause_of(writer: Writer) -> Pause | None:
     """The same from the list of queues and from the queue itself."""
     [row] = writer.snapshot().queues
     assert row.pause == writer.pause_of(QUEUE)
@@ -37,12 +42,57 @@ def test_who_paused_a_queue_when_and_why(url: str) -> None:
         assert "hunter2" not in pause.reason
         assert not writer.pause(QUEUE).changed, "a pause without a reason keeps the reason that stands"
         assert pause_of(writer) == pause
-        assert writer.pause(QUEUE, reason="INC-43").changed
+        with pytest.raises(UsageError, match=rf"{QUEUE} is paused already by {actor()}, 0s ago: INC-42"):
+            writer.pause(QUEUE, reason="INC-43")
+        assert pause_of(writer) == pause, "a reason is not replaced unseen"
+        assert writer.pause(QUEUE, reason="INC-43", replaces=pause).changed
         assert (pause_of(writer) or pause).reason == "INC-43"
         assert [row.reason for row in writer.activity() if row.verb == "pause"][-1] == "INC-43"
         assert writer.resume(QUEUE).changed
         assert not writer.resume(QUEUE).changed
         assert pause_of(writer) is None
+
+
+def test_only_the_pause_that_was_shown_is_resumed(url: str) -> None:
+    with Writer(url) as writer:
+        writer.enqueue(QUEUE, "send", [1])
+        writer.pause(QUEUE, reason="INC-42")
+        shown = pause_of(writer)
+        assert shown is not None
+        writer.resume(QUEUE)
+        writer.pause(QUEUE, reason="INC-43")
+        with pytest.raises(UsageError, match=rf"{QUEUE} was paused again by {actor()}, 0s ago: INC-43"):
+            writer.resume(QUEUE, shown=shown)
+        stands = pause_of(writer)
+        assert stands is not None
+        assert stands.reason == "INC-43"
+        assert writer.resume(QUEUE, shown=stands).changed
+        assert not writer.resume(QUEUE, shown=stands).changed
+
+
+def test_a_pause_at_the_same_moment_is_not_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another operator pauses, or pauses again, between the read and the write of this one."""
+    read = queue_settings.reads.clock
+
+    def others(program: str) -> Callable[[], Program[int]]:
+        def clock() -> Program[int]:
+            monkeypatch.setattr(queue_settings.reads, "clock", read)
+            with Writer(url) as other:
+                other.resume(QUEUE)
+                other.pause(QUEUE, reason=program)
+            return (yield from read())
+
+        return clock
+
+    with Writer(url) as writer:
+        writer.enqueue(QUEUE, "send", [1])
+        monkeypatch.setattr(queue_settings.reads, "clock", others("INC-1"))
+        with pytest.raises(UsageError, match=r"paused already .*: INC-1"):
+            writer.pause(QUEUE, reason="INC-42")
+        shown = pause_of(writer)
+        monkeypatch.setattr(queue_settings.reads, "clock", others("INC-2"))
+        with pytest.raises(UsageError, match=r"paused already .*: INC-2"):
+            writer.pause(QUEUE, reason="INC-42", replaces=shown)
 
 
 def test_a_reason_has_an_end(url: str) -> None:
@@ -58,7 +108,7 @@ def test_a_pause_of_unknown_origin(url: str, raw: redis.Redis, raw_value: bytes)
     with Writer(url) as writer:
         writer.enqueue(QUEUE, "send", [1])
         raw.hset(f"{{{QUEUE}}}:meta", "paused", raw_value)
-        assert pause_of(writer) == QueuePause()
+        assert pause_of(writer) == Pause()
 
 
 def test_queues_that_only_one_worker_serves() -> None:
