@@ -204,7 +204,7 @@ GENERATORS: Final[Mapping[str, Callable[[], str]]] = {
         "AdapterHealth",
     ),
     "codes of adapters": lambda: codes(
-        "Act",
+        "Verb",
         "State",
         "Kind",
         "Part",

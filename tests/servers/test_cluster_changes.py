@@ -8,7 +8,7 @@ import pytest
 from redis.crc import key_slot
 
 from qdeck._redis import reads
-from qdeck.adapters import Act, CapabilityCode, Change, End, cells, changes, make
+from qdeck.adapters import CapabilityCode, Change, End, Verb, cells, changes, make
 from qdeck.admin import Writer
 
 if TYPE_CHECKING:
@@ -88,5 +88,5 @@ def test_a_verb_that_would_write_in_several_slots_is_disabled() -> None:
     assert adapter.able() == []
     assert adapter.states("retry") == ()
     assert adapter.why_not("retry") == "ifdb cannot retry: the keys of a job are in several slots of the cluster"
-    assert adapter.verbs()[Act.RETRY].code is CapabilityCode.CLUSTER
-    assert adapter.verbs()[Act.CANCEL] == adapter.capabilities()[Act.CANCEL]
+    assert adapter.verbs()[Verb.RETRY].code is CapabilityCode.CLUSTER
+    assert adapter.verbs()[Verb.CANCEL] == adapter.capabilities()[Verb.CANCEL]

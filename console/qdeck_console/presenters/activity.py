@@ -204,7 +204,7 @@ def _outcome(row: Activity) -> Piece:
     role = "bad" if row.outcome == "failed" else "text"
     if applied is None:
         return safe_text(row.outcome, limit=60), role
-    done = DONE[Verb(row.verb)] if row.verb in list(Verb) else "restored" if row.verb == "undo" else "done"
+    done = DONE[Verb(row.verb)] if row.verb in DONE else "restored" if row.verb == "undo" else "done"
     words = f"{applied:,} {done}" + (f", {skipped:,} skipped" if skipped else "")
     if row.outcome not in ("done", "running"):
         words = f"{safe_text(row.outcome, limit=30)}: {words}"

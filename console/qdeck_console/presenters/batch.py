@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import MAX_UNDO_BYTES, Verb
+from qdeck.admin import MAX_UNDO_BYTES
 from qdeck_console import format as fmt
+from qdeck_console.operations import DONE
 from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, rule_name, sign, what_became
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.line_parts import Naming, pair, queue_path, section
@@ -56,7 +57,7 @@ def _head(row: Activity, cells: int, later: Later, now_ms: int) -> list[Line]:
         state = safe_text(row.outcome, limit=20)
     word = f"{glyph} {state}"
     who = f"{row.batch + ', ' if row.batch else ''}by {row.who} at {fmt.clock(row.at_ms)}"
-    who += "" if row.batch or row.verb not in list(Verb) else "; cannot be undone"
+    who += "" if row.batch or row.verb not in DONE else "; cannot be undone"
     return [
         (*fmt.fit([(title, "strong bold")], cells - len(word)), (word, f"{role} bold")),
         ((cut_end(safe_text(who, limit=200), cells), "muted"),),

@@ -7,7 +7,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import Act, State, Stuck, StuckCode, detail_of
+from qdeck.admin import State, Stuck, StuckCode, Verb, detail_of
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, timeline_lines, title_lines
 from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, columns, name_parts, pair, queue_path, section
@@ -310,7 +310,7 @@ def _usual(stuck: StuckRow, seen: StuckJobs, cells: int, now_ms: int) -> list[Li
 def _operations(job: JobDetail, cells: int) -> list[Line]:
     """Return what each key does to a job of another system, or why it is not possible."""
     lines: list[Line] = []
-    for key, verb in (("r", Act.REQUEUE), ("b", Act.BURY), ("c", Act.CANCEL)):
+    for key, verb in (("r", Verb.REQUEUE), ("b", Verb.BURY), ("c", Verb.CANCEL)):
         parts = wrap(safe_text(verb_words(job.adapter, verb, State(job.state)), limit=300), cells - 3, most=3)
         lines += [
             ((key if at == 0 else " ", "accent"), ("  ", "text"), (part, "muted")) for at, part in enumerate(parts)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError
-from qdeck.admin import PRIORITIES, Feature, PlanEntry, Verb, difference, has_feature, new_body
+from qdeck.admin import NATIVE_VERBS, PRIORITIES, Feature, PlanEntry, Verb, difference, has_feature, new_body
 from qdeck_console.actions import ActionHandler, verb_of
 from qdeck_console.departed_jobs import GoneJob
 from qdeck_console.operations import OperationRequest, outcome
@@ -127,7 +127,7 @@ def _open_editor(screen: JobActing) -> None:
 
 
 def _states(action: str) -> tuple[str, ...]:
-    return Verb.EDIT.states if action == "edit" else VERBS[action].states
+    return NATIVE_VERBS[Verb.EDIT if action == "edit" else VERBS[action]]
 
 
 def _next_priority(now: int | None, action: str) -> int:

@@ -30,6 +30,26 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Verb(StrEnum):
+    """What an operator can do to jobs; no adapter supports all of them."""
+
+    RETRY = "retry"
+    DISCARD = "discard"
+    CANCEL = "cancel"
+    RUN = "run"
+    REPRIORITISE = "reprioritise"
+    REQUEUE = "requeue"
+    BURY = "bury"
+    MOVE = "move"
+    EDIT = "edit"
+    COMPLETE = "complete"
+    """In other adapters: end a job as successful, without running it to its end."""
+    EXPIRE = "expire"
+    """In other adapters: end a job that is too old, by a rule of a purge."""
+    PURGE = "purge"
+    """All that rules do to jobs."""
+
+
 class Status(StrEnum):
     """The verdict on a server and its queues, from good to bad."""
 

@@ -13,10 +13,12 @@ from qdeck._hidden_characters import escaped_json
 from qdeck._model import payload
 from qdeck._model.reasons import skips_of
 from qdeck._model.values import NATIVE, QueueRef, State
+from qdeck._model.words import Verb
 from qdeck._operations import batches
-from qdeck._operations.model import BatchResult, Verb
+from qdeck._operations.model import BatchResult
 from qdeck._redis.commands import raw_of
 from qdeck._server import queue_settings
+from qdeck.adapters.native import VERBS
 from qdeck.adapters.native.job import by_id
 from qdeck.adapters.native.records import MOST_SHOWN
 
@@ -54,7 +56,7 @@ def read_draft(queue: str, job_id: str) -> Program[Draft]:
     [place] = yield from by_id(queue, [job_id])
     if place is None:
         raise UnknownJob(f"no job {job_id!r} in {queue}", hint=f"Run qdeck find {job_id} to search every queue.")
-    if place.state not in Verb.EDIT.states:
+    if place.state not in VERBS[Verb.EDIT]:
         raise UsageError(f"job {job_id!r} is {place.state}", hint="Edit a waiting job or a dead letter.")
     size = yield (b"HSTRLEN", keys.key(queue, "body"), raw_of(job_id))
     if size > MOST_SHOWN:

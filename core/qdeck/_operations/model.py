@@ -7,42 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - structs look their types up when they are made
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
+from qdeck._errors import InvalidOption
 from qdeck._model.reasons import Caution, CautionCode, Skip, Stop
-from qdeck._model.values import QueueRef, State
+from qdeck._model.values import QueueRef  # noqa: TC001 - structs look their types up when they are made
+from qdeck._model.words import Verb
 from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their types up when they are made
-from qdeck.adapters.native import VERBS
 
 PLAN_FORMAT: Final = 2
+PLANNED: Final = tuple(verb for verb in Verb if verb is not Verb.EXPIRE)
 PLAN_LIFE_MS: Final = 3_600_000
 PLAN_MOST_LIFE_MS: Final = 24 * 3_600_000  # a file that claims to be valid for longer was changed
 
 
-class Verb(StrEnum):
-    """What an operator can do to many jobs."""
-
-    RETRY = "retry"
-    DISCARD = "discard"
-    CANCEL = "cancel"
-    RUN = "run"
-    REPRIORITISE = "reprioritise"
-    REQUEUE = "requeue"
-    BURY = "bury"
-    MOVE = "move"
-    EDIT = "edit"
-    COMPLETE = "complete"
-    """In other adapters: end a job as successful, without running it to its end."""
-    PURGE = "purge"
-
-    @property
-    def states(self) -> tuple[State, ...]:
-        """The states of jobs that it applies to."""
-        return tuple(State) if self is Verb.PURGE else VERBS.get(self, ())
+def planned_verb(word: str) -> Verb:
+    """Return the verb of a plan: only rules of a purge let jobs expire."""
+    if word not in PLANNED:
+        raise InvalidOption(f"{word!r} is not a verb", hint=f"Use one of: {', '.join(PLANNED)}")
+    return Verb(word)
 
 
 def nouns_of(verb: str) -> tuple[str, str]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from qdeck._errors import UsageError
 from qdeck._model.queue_ref import InQueue
 from qdeck._model.values import NATIVE
+from qdeck._model.words import Verb
 from qdeck._operations import batches
-from qdeck._operations.model import Outcomes, Verb
+from qdeck._operations.model import Outcomes
 from qdeck._operations.planfile import own_plan
 from qdeck._redis.commands import Pause
 from qdeck.adapters.model import Outcome, Seen

@@ -21,9 +21,11 @@ import platformdirs
 
 from qdeck._errors import UsageError
 from qdeck._model.queue_ref import Feature, has_feature
-from qdeck._model.values import NO_STATE, QueueRef
-from qdeck._operations.model import PLAN_FORMAT, PLAN_MOST_LIFE_MS, PlanHead, PlanTail, Verb
+from qdeck._model.values import NO_STATE, QueueRef, State
+from qdeck._model.words import Verb
+from qdeck._operations.model import PLAN_FORMAT, PLAN_MOST_LIFE_MS, PLANNED, PlanHead, PlanTail
 from qdeck._private_files import draft_beside, give_name, private_folder, state_dir
+from qdeck.adapters.native import VERBS
 from qdeck.adapters.plans import PlanEntry
 
 if TYPE_CHECKING:
@@ -220,7 +222,6 @@ def load_plan(ref: str | Path) -> Plan:
             told = f"the plan {path} has format {made}; this qdeck reads format {PLAN_FORMAT}"
             raise UsageError(told, hint="Upgrade this qdeck." if made > PLAN_FORMAT else "Make a new plan.")
         head = msgspec.json.decode(first, type=_Head).head
-        Verb(head.verb)
         tail = msgspec.json.decode(last, type=_Tail).tail
     except UsageError:
         raise
@@ -246,6 +247,8 @@ def _check_head(plan: Plan) -> None:
     life = head.expires_ms - head.created_ms
     if not _ID.fullmatch(head.plan):
         raise _changed(plan, f"the id {head.plan!r} is not that of a plan")
+    if head.verb not in PLANNED:
+        raise _changed(plan, f"{head.verb!r} is not the verb of a plan")
     if life < 0:
         raise _changed(plan, "it expires before it was made")
     if life > PLAN_MOST_LIFE_MS:
@@ -351,7 +354,7 @@ def _why_not(verb: Verb, state: str, act: str, adapter: str) -> str:
     of_purge = _PURGES if has_feature(adapter, Feature.PURGE) else _PURGES_ELSEWHERE
     if act not in (of_purge if verb is Verb.PURGE else (verb,)):
         return f"the verb {act!r} is not that of a plan to {verb.value}"
-    states = (*verb.states, *([NO_STATE] if verb is Verb.PURGE else []))
+    states = (*State, NO_STATE) if verb is Verb.PURGE else VERBS.get(verb, ())
     if has_feature(adapter, Feature.STATES) and state not in states:
         return f"{verb.value} does not apply to a job that is {state}"
     return ""

@@ -19,7 +19,8 @@ from qdeck._filter import parse
 from qdeck._model.queue_ref import Feature, has_feature
 from qdeck._model.reasons import SkipCode
 from qdeck._model.values import NATIVE, QueueRef
-from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanHead, Verb
+from qdeck._model.words import Verb
+from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanHead
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.queue_scope import context_of, places_of_request
 from qdeck._operations.request import PlanRequest, PlanTally

@@ -9,7 +9,7 @@ import msgspec
 
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._model.values import QueueRef
-from qdeck._operations.model import Verb
+from qdeck._model.words import Verb
 from qdeck._settings.limits import Limits
 from qdeck.adapters.plans import Context, shown
 

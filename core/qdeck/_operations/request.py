@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from qdeck._filter import Filter
     from qdeck._model.reasons import Caution, SkipCode
-    from qdeck._operations.model import Verb
+    from qdeck._model.words import Verb
     from qdeck.adapters.plans import Pages, PlanEntry, Weighed
 
 MOST_SKIPS: Final = 1000  # that are reported one by one

@@ -19,7 +19,7 @@ from qdeck.adapters.plans import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._operations.model import Verb
+    from qdeck._model.words import Verb
     from qdeck._operations.planfile import Plan
     from qdeck._redis.commands import Program
     from qdeck.adapters.all import Adapters

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qdeck._model.queue_ref import Feature
     from qdeck._model.reasons import CapabilityCode, Caution, CautionCode, SkipCode, Stuck, StuckCode
     from qdeck._model.values import Measure, QueueRow, State
-    from qdeck._model.words import Unreadable, UnreadableCode
+    from qdeck._model.words import Unreadable, UnreadableCode, Verb
     from qdeck._redis.commands import Command, Program, Request, raw_of, text_of, with_errors
     from qdeck._redis.errors import good, is_error
     from qdeck._redis.reads import clock, fetch_all, pairs, try_all
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End, ScriptChange, adapter_script
     from qdeck.adapters.model import (
         NO_QUEUE,
-        Act,
         AdapterHealth,
         Capability,
         Entry,
@@ -59,7 +58,6 @@ __all__ = [
     "NAMES",
     "NO_QUEUE",
     "THERE",
-    "Act",
     "Adapter",
     "AdapterHealth",
     "AdapterSettings",
@@ -98,6 +96,7 @@ __all__ = [
     "StuckCode",
     "Unreadable",
     "UnreadableCode",
+    "Verb",
     "Want",
     "adapter_script",
     "age_s",
@@ -131,7 +130,7 @@ NO_SETTINGS: Final[Mapping[str, AdapterSettings]] = MappingProxyType({})
 _HOMES: Final = {
     "qdeck._model.queue_ref": "Feature",
     "qdeck._model.values": "Measure QueueRow State",
-    "qdeck._model.words": "Unreadable UnreadableCode",
+    "qdeck._model.words": "Unreadable UnreadableCode Verb",
     "qdeck._engine.stored_numbers": "score_ms",
     "qdeck._model.reasons": "CapabilityCode Caution CautionCode SkipCode Stuck StuckCode",
     "qdeck._redis.commands": "Command Program Request raw_of text_of with_errors",
@@ -141,7 +140,7 @@ _HOMES: Final = {
     "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End ScriptChange adapter_script",
     "qdeck.adapters.paging": "every first read_slice",
     "qdeck.adapters.model": (
-        "Act AdapterHealth Capability Entry Outcome FoundKeys Kind Look NO_QUEUE Part Raw Seen Source StateHealth "
+        "AdapterHealth Capability Entry Outcome FoundKeys Kind Look NO_QUEUE Part Raw Seen Source StateHealth "
         "Retried Skipped Want age_s change_each short"
     ),
     "qdeck.adapters.plans": "Context Rule",

@@ -19,12 +19,12 @@ from msgspec import structs
 from qdeck._errors import UnknownJob
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import JobLocation, State
+from qdeck._model.words import Verb
 from qdeck._settings.model import AdapterSettings
 from qdeck._settings.thresholds import Thresholds
 from qdeck.adapters.model import (
     ALL,
     SLICE,
-    Act,
     AdapterHealth,
     Capability,
     Entry,
@@ -92,7 +92,7 @@ class Adapter(ABC):
     """Whether `health` counts orphaned records; without a count their number is unknown."""
     settings_type: ClassVar[type[AdapterSettings]] = AdapterSettings
     """Its table in `qdeck.toml`, `[adapters.NAME]`: a struct that adds to the settings of every adapter."""
-    takes_priority: ClassVar[tuple[Act, ...]] = ()
+    takes_priority: ClassVar[tuple[Verb, ...]] = ()
     """The verbs that take a priority, besides reprioritise."""
     outcome_evidence: ClassVar[str] = ""
     """A sentence about what `outcomes` can find out; if it is empty, `outcomes` is not called."""
@@ -152,7 +152,7 @@ class Adapter(ABC):
         return None
 
     @abstractmethod
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs that it supports, and why it does not support others."""
 
     @abstractmethod
@@ -203,7 +203,7 @@ class Adapter(ABC):
             if one.name == rule and entry.state in one.states
         )
 
-    def verbs(self) -> Mapping[Act, Capability]:
+    def verbs(self) -> Mapping[Verb, Capability]:
         """Return its capabilities on this server: on a cluster, no change may write to several slots."""
         known = self.capabilities()
         if not self.in_cluster or self.changes_on_cluster:
@@ -231,7 +231,7 @@ class Adapter(ABC):
 
     def states(self, verb: str) -> tuple[State, ...]:
         """Return the states to which a verb applies."""
-        capability = self.verbs().get(Act(verb))
+        capability = self.verbs().get(Verb(verb))
         return () if capability is None else capability.states
 
     def pages(self, queue: str, search: Search) -> Program[list[Pages]]:
@@ -273,7 +273,7 @@ class Adapter(ABC):
         return CellUndoer(self.name, batch)
 
     def changes(
-        self, act: Act, entries: Sequence[Entry], context: Context
+        self, act: Verb, entries: Sequence[Entry], context: Context
     ) -> Program[Sequence[Change | ScriptChange | Skipped]]:
         """Return the change of a verb for each entry, as cells or as a script; or why it is skipped.
 
@@ -332,7 +332,7 @@ class Adapter(ABC):
 
     def why_not(self, verb: str, state: State | None = None) -> str:
         """Return why a verb cannot be used in a state, or in any; empty when it can."""
-        known = self.verbs().get(Act(verb)) if verb in list(Act) else None
+        known = self.verbs().get(Verb(verb)) if verb in list(Verb) else None
         found = known or Capability(code=CapabilityCode.NO_SUCH_VERB)
         wrong = found.can and state is not None and state not in found.states
         code = CapabilityCode.STATE if wrong else found.code

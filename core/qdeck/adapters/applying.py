@@ -14,10 +14,11 @@ import msgspec
 
 from qdeck._engine.batch_transitions import SLICE, SliceResult
 from qdeck._model.reasons import SkipCode
+from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck.adapters import changes
 from qdeck.adapters.entry_plans import Planned, build_changes
-from qdeck.adapters.model import Act, Seen, Skipped
+from qdeck.adapters.model import Seen, Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,7 @@ _ROUND_TRIP: Final = SLICE
 _CALL: Final = 10
 _BYTES: Final = 8192
 # What these do to a job is little; the others take about twice as long.
-_LIGHT: Final = (Act.RETRY, Act.DISCARD, Act.RUN, Act.REPRIORITISE, Act.REQUEUE)
+_LIGHT: Final = (Verb.RETRY, Verb.DISCARD, Verb.RUN, Verb.REPRIORITISE, Verb.REQUEUE)
 
 
 @dataclass(slots=True)
@@ -197,7 +198,7 @@ class CellApplier(Applier):
         reasons: dict[int, tuple[str, str]],
     ) -> Program[int]:
         """Make the changes; build one again, once, if an earlier change affected it. Return how many are not kept."""
-        adapter, act, unkept = self._adapter, Act(part[0].verb), 0
+        adapter, act, unkept = self._adapter, Verb(part[0].verb), 0
         prepared = yield from adapter.prepare(act, now)
         context = msgspec.structs.replace(self._context, now=now, prepared=prepared)
         attempts = [todo]

@@ -8,9 +8,10 @@ import msgspec
 
 from qdeck._model.reasons import Caution, SkipCode
 from qdeck._model.values import NO_STATE, State
+from qdeck._model.words import Verb
 from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
-from qdeck.adapters.model import ALL, Act, Entry, Kind, Part, Skipped
+from qdeck.adapters.model import ALL, Entry, Kind, Part, Skipped
 from qdeck.adapters.paging import Listed
 from qdeck.adapters.plans import Pages, StuckJob, Weighed, shown
 
@@ -49,7 +50,7 @@ class Planned(Listed, Protocol):
         """Return why a verb cannot be applied in a state."""
 
     def changes(
-        self, act: Act, entries: Sequence[Entry], context: Context
+        self, act: Verb, entries: Sequence[Entry], context: Context
     ) -> Program[Sequence[Change | ScriptChange | Skipped]]:
         """Return the change of a verb for each entry."""
 
@@ -153,7 +154,7 @@ def weigh(
     for start in range(0, len(entries), SLICE):
         some = entries[start : start + SLICE]
         own = msgspec.structs.replace(context, reasons=tuple(reasons[start : start + SLICE]))
-        for at, change in enumerate((yield from build_changes(adapter, Act(verb), some, own)), start):
+        for at, change in enumerate((yield from build_changes(adapter, Verb(verb), some, own)), start):
             entry = entries[at]
             if isinstance(change, Skipped):
                 skipped[at] = change.code, change.data
@@ -175,7 +176,7 @@ def _version(adapter: Planned, entry: Entry) -> str:
 
 
 def build_changes(
-    adapter: Planned, act: Act, entries: Sequence[Entry], context: Context
+    adapter: Planned, act: Verb, entries: Sequence[Entry], context: Context
 ) -> Program[list[Change | ScriptChange | Skipped]]:
     """Return the change for each entry, or why it is skipped."""
     found: dict[int, Change | ScriptChange | Skipped] = {}

@@ -50,22 +50,6 @@ class Kind(StrEnum):
     """Not a key but a glob: the entries are the keys whose names match."""
 
 
-class Act(StrEnum):
-    """The verbs of all adapters."""
-
-    RETRY = "retry"
-    DISCARD = "discard"
-    CANCEL = "cancel"
-    RUN = "run"
-    REQUEUE = "requeue"
-    BURY = "bury"
-    REPRIORITISE = "reprioritise"
-    COMPLETE = "complete"
-    EXPIRE = "expire"
-    MOVE = "move"
-    EDIT = "edit"
-
-
 class Part(StrEnum):
     """The parts of an entry that its system may store separately."""
 

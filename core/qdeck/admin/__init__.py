@@ -40,12 +40,12 @@ if TYPE_CHECKING:
         WorkerRow,
     )
     from qdeck._model.verdict import findings_of
-    from qdeck._model.words import NATIVE, Code, State, Status
+    from qdeck._model.words import NATIVE, Code, State, Status, Verb
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft, new_body
-    from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult, Verb
+    from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.new_jobs import new_job
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
     from qdeck._operations.planfile import Plan, PlanWriter, load_plan, own_plan
@@ -81,7 +81,8 @@ if TYPE_CHECKING:
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
     from qdeck.adapters.groups import PART_MS, CountedGroup, Gathering, Group, Groups
-    from qdeck.adapters.model import Act, Entry, Seen
+    from qdeck.adapters.model import Entry, Seen
+    from qdeck.adapters.native import VERBS as NATIVE_VERBS
     from qdeck.adapters.native import newest_first
     from qdeck.adapters.native.dead_limits import Headroom
     from qdeck.adapters.native.groups import GroupWalk
@@ -105,12 +106,12 @@ __all__ = [
     "MOST_REASON",
     "MOST_SHOWN",
     "NATIVE",
+    "NATIVE_VERBS",
     "PART_MS",
     "PRIORITIES",
     "PURGE_RULES",
     "TOO_MANY",
     "UNKNOWN_TASK",
-    "Act",
     "Activity",
     "AgentTask",
     "AsyncReader",
@@ -253,7 +254,7 @@ _HOMES: Final = {
     "qdeck._server.workers": "served_only_by",
     "qdeck._model.queue_ref": "Feature QueueRef has_feature",
     "qdeck._server.history": "Sample",
-    "qdeck.adapters.native": "newest_first",
+    "qdeck.adapters.native": "NATIVE_VERBS=VERBS newest_first",
     "qdeck._model.masking": "configure_masking=configure mask_text",
     "qdeck._model.values": (
         "Check JobFailure Finding JobLocation HistoryEvent JobDetail JobRecord Page Pause QueueRow QueueSettings "
@@ -266,7 +267,7 @@ _HOMES: Final = {
     "qdeck.adapters.native.records": "MOST_SHOWN",
     "qdeck._model.verdict": "findings_of",
     "qdeck._server.server_stats": "ServerStats SlowCommand",
-    "qdeck._model.words": "Code NATIVE State Status",
+    "qdeck._model.words": "Code NATIVE State Status Verb",
     "qdeck._engine.batch_transitions": "MAX_UNDO_BYTES",
     "qdeck._engine.codec": "UNKNOWN_TASK",
     "qdeck._engine.transitions": "NewJob",
@@ -277,7 +278,7 @@ _HOMES: Final = {
     "qdeck._adapter_names": "ADAPTERS is_adapter",
     "qdeck.adapters": "make_adapter=make",
     "qdeck.adapters.entry_detail": "detail_of",
-    "qdeck.adapters.model": "Act Entry Seen",
+    "qdeck.adapters.model": "Entry Seen",
     "qdeck._queue_names": "QueueType",
     "qdeck._operations.activity": "new_activity=make",
     "qdeck._operations.applying": "Tally",
@@ -287,7 +288,7 @@ _HOMES: Final = {
     "qdeck.adapters.groups": "CountedGroup Gathering Group Groups PART_MS",
     "qdeck.adapters.native.groups": "GroupWalk",
     "qdeck.adapters.native.dead_limits": "Headroom",
-    "qdeck._operations.model": "Activity BatchResult Outcomes UndoResult Verb",
+    "qdeck._operations.model": "Activity BatchResult Outcomes UndoResult",
     "qdeck._operations.planfile": "Plan PlanWriter load_plan own_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",
     "qdeck._operations.selected_jobs": "difference",

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._model.reasons import Skip
     from qdeck._model.values import JobRecord
+    from qdeck._model.words import Verb
     from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft
-    from qdeck._operations.model import Activity, Outcomes, Verb
+    from qdeck._operations.model import Activity, Outcomes
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
     from qdeck._operations.planfile import Plan
     from qdeck._operations.request import Watch
@@ -99,10 +100,11 @@ class Plans(Client):
         With `stuck`, only stuck running jobs are taken.
         """
         from qdeck._operations import planning
+        from qdeck._operations.model import planned_verb
         from qdeck._operations.request import PlanRequest
 
         request = PlanRequest(
-            verb=_verb(verb), queues=names(queues), wanted=parsed(where), ids=tuple(ids),
+            verb=planned_verb(verb), queues=names(queues), wanted=parsed(where), ids=tuple(ids),
             states=() if state is None else need_states(state), priority=priority, target=target, stuck=stuck,
             reason=reason, path=path,
         )  # fmt: skip
@@ -123,9 +125,10 @@ class Plans(Client):
     ) -> Program[tuple[Plan, list[Skip]]]:
         """Return the plan of jobs as they were shown; one that changed since then is among the skipped."""
         from qdeck._operations import selected_jobs
+        from qdeck._operations.model import planned_verb
 
         return selected_jobs.plan(
-            self.address, self.adapters, jobs, _verb(verb), priority=priority, target=target, reason=reason,
+            self.address, self.adapters, jobs, planned_verb(verb), priority=priority, target=target, reason=reason,
             db=self.endpoint.db,
         )  # fmt: skip
 
@@ -148,8 +151,9 @@ class Plans(Client):
         `progress` receives how many jobs were read and how many were taken; `watch` receives each slice: the queue, the
         rule, how many jobs were read, the entries, and whether it was the last slice.
         """
+        from qdeck._model.words import Verb
         from qdeck._operations import planning
-        from qdeck._operations.model import PLAN_LIFE_MS, Verb
+        from qdeck._operations.model import PLAN_LIFE_MS
         from qdeck._operations.request import PlanRequest
         from qdeck._settings.limits import Limits, default_rules
 
@@ -214,12 +218,3 @@ def parsed(where: str | Filter) -> Filter:
     from qdeck._filter import parse
 
     return parse(where) if isinstance(where, str) else where
-
-
-def _verb(verb: str | Verb) -> Verb:
-    from qdeck._operations.model import Verb
-
-    try:
-        return Verb(verb)
-    except ValueError as error:
-        raise InvalidOption(f"{error}", hint=f"Use one of: {', '.join(Verb)}") from error

@@ -12,11 +12,12 @@ import msgspec
 
 from qdeck._engine.batch_transitions import SliceResult
 from qdeck._model.reasons import Skip, SkipCode
+from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._settings.purge_rules import UNUSED_S
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.applying import Applier
-from qdeck.adapters.model import NO_QUEUE, Act, Capability, Look
+from qdeck.adapters.model import NO_QUEUE, Capability, Look
 from qdeck.adapters.plans import Pages, Rule, Weighed
 from qdeck.adapters.undoing import KeptUndo, Undoer
 from qdeck.messages import _cleaning as cleaning
@@ -37,14 +38,14 @@ if TYPE_CHECKING:
 
 STATE: Final = "temporary"
 _EXPIRED: Final = Rule(
-    name="expired_queues", states=(STATE,), verb=Act.DISCARD, where="", code="expired", reason="expired {age} ago"
+    name="expired_queues", states=(STATE,), verb=Verb.DISCARD, where="", code="expired", reason="expired {age} ago"
 )
 _UNREAD: Final = Rule(
-    name="unread_queues", states=(STATE,), verb=Act.DISCARD, where="", code="expired",
+    name="unread_queues", states=(STATE,), verb=Verb.DISCARD, where="", code="expired",
     reason="expired {age} ago, and holds messages",
 )  # fmt: skip
 _ORPHANED: Final = Rule(
-    name="orphaned_queues", states=(STATE,), verb=Act.DISCARD, where="", code="orphaned",
+    name="orphaned_queues", states=(STATE,), verb=Verb.DISCARD, where="", code="orphaned",
     reason="no task and no service owns it, and it was not used for {age}",
 )  # fmt: skip
 _MOST_FAMILIES: Final = 200  # under which the queues of one plan are shown: other programs may use any names
@@ -68,9 +69,9 @@ class TemporaryQueueAdapter(Adapter):
         """None: only a purge searches for them."""
         return {}
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Removal, by the rules of a purge only."""
-        return {Act.DISCARD: Capability()}
+        return {Verb.DISCARD: Capability()}
 
     def rows(self, _now: int) -> Program[Look]:
         """Return no queues of jobs."""

@@ -15,7 +15,7 @@ from qdeck.adapters.entry_plans import build_changes
 from qdeck.adapters.model import NO_QUEUE, Outcome, Retried, Skipped
 from qdeck.adapters.paging import every
 from qdeck.adapters.plans import Context, Search, shown
-from qdeck.admin import Act, Entry, Limits, Seen, State, Writer, make_adapter, parse
+from qdeck.admin import Entry, Limits, Seen, State, Verb, Writer, make_adapter, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -63,7 +63,7 @@ class Conformance:
     """The tests of an adapter: a subclass gives `adapter` and `populate`."""
 
     adapter: ClassVar[str]
-    priorities: ClassVar[Mapping[Act, int | str]] = {}
+    priorities: ClassVar[Mapping[Verb, int | str]] = {}
     """The priority with which a verb is tried."""
 
     emitted: ClassVar[tuple[str, ...]] = ()
@@ -82,7 +82,7 @@ class Conformance:
         raise NotImplementedError
 
     def take(self, raw: redis.Redis, entry: Entry) -> None:
-        """Act as a worker of that system that takes this retried entry; by default there is none."""
+        """Verb as a worker of that system that takes this retried entry; by default there is none."""
         pytest.skip("nothing can be retried here")
 
     def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Outcome:
@@ -99,11 +99,11 @@ class Conformance:
         with Writer(url) as writer:
             yield writer
 
-    def context(self, writer: Writer, act: Act) -> Context:
+    def context(self, writer: Writer, act: Verb) -> Context:
         return Context(now=_now(writer), limits=Limits(), priority=self.priorities.get(act))
 
     def built(
-        self, writer: Writer, adapter: Adapter, act: Act, entry: Entry, context: Context | None = None
+        self, writer: Writer, adapter: Adapter, act: Verb, entry: Entry, context: Context | None = None
     ) -> Change | ScriptChange | None:
         """Return what a verb changes, None if it skips the entry."""
         [found] = writer.run(build_changes(adapter, act, [entry], context or self.context(writer, act)))
@@ -258,7 +258,7 @@ class Conformance:
             now = _now(writer)
             if entry.native_state in tried:
                 continue
-            change = self.built(writer, adapter, Act.RETRY, entry)
+            change = self.built(writer, adapter, Verb.RETRY, entry)
             if change is None:
                 continue
             one = Retried(id=shown(entry.id), seen=entry.seen.shortened(member=adapter.short_plans), since_ms=now)
@@ -296,7 +296,7 @@ class Conformance:
         ]
         assert self.contents(raw) == before
         for number, (rule, entry) in enumerate(found):
-            reason, act = rule.reason_for(limits, entry, now), Act(rule.verb_for(limits))
+            reason, act = rule.reason_for(limits, entry, now), Verb(rule.verb_for(limits))
             assert reason
             change = self.built(writer, adapter, act, entry, Context(now=now, limits=limits, reason=reason))
             assert change is not None, (entry.key, act)
@@ -313,7 +313,7 @@ class Conformance:
         for number, entry in enumerate(found):
             if entry.key.partition("#")[0] in twins:
                 continue  # an equal entry would be removed
-            change = self.built(writer, adapter, Act.DISCARD, entry)
+            change = self.built(writer, adapter, Verb.DISCARD, entry)
             if change is None:
                 continue
             writer.write(changes.apply(self.adapter, f"first{number}", [change]))

@@ -9,7 +9,7 @@ import pytest
 from core._operations.yard import OTHER, QUEUE, Yard
 from qdeck._operations import planning
 from qdeck._operations.request import PlanRequest
-from qdeck.admin import State, Verb, parse
+from qdeck.admin import NATIVE_VERBS, State, Verb, parse
 from support.programs import once, words_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ VERBS: dict[str, dict[str, Any]] = {
     "discard": {}, "cancel": {}, "bury": {}, "move": {"target": OTHER}, "run": {}, "reprioritise": {"priority": "LOW"},
 }  # fmt: skip
 WAITING = (State.READY, State.DELAYED, State.BLOCKED)
-CASES = [(verb, VERBS[verb], state.value) for verb in VERBS for state in WAITING if state in Verb(verb).states]
+CASES = [(verb, VERBS[verb], state.value) for verb in VERBS for state in WAITING if state in NATIVE_VERBS[Verb(verb)]]
 
 
 @pytest.mark.parametrize(("verb", "options", "state"), CASES)

@@ -45,7 +45,7 @@ def test_the_page_names_what_is_there() -> None:
     assert [name for name in methods if not hasattr(Adapter, name)] == []
     assert [name for name in made if not hasattr(cells, name)] == []
     assert len(methods) > 9 < len(made)
-    members = re.findall(r"\b(Act|State|Kind|Part|Feature|CapabilityCode|UnreadableCode)\.([A-Z_]+)", text)
+    members = re.findall(r"\b(Verb|State|Kind|Part|Feature|CapabilityCode|UnreadableCode)\.([A-Z_]+)", text)
     assert [(kind, name) for kind, name in members if not hasattr(getattr(adapters, kind), name)] == []
 
 

@@ -12,7 +12,7 @@ from core.adapters.bullmq import records as bullmq_records
 from core.adapters.celery import records as celery_records
 from core.adapters.rq import records
 from core.adapters.sidekiq import records as sidekiq_records
-from qdeck.adapters.model import Act, Outcome
+from qdeck.adapters import Outcome, Verb
 from qdeck.adapters.vmpooler.keys import read_letter
 from qdeck.testing.adapters import Conformance
 
@@ -43,7 +43,7 @@ def load_dump(raw: redis.Redis, name: str) -> None:
 
 class TestScheduler(Conformance):
     adapter = "scheduler"
-    priorities: ClassVar = dict.fromkeys(Act, "HIGH")
+    priorities: ClassVar = dict.fromkeys(Verb, "HIGH")
 
     def populate(self, raw: redis.Redis) -> None:
         now = time.time_ns() // 1_000_000
@@ -72,7 +72,7 @@ class TestScheduler(Conformance):
 
 class TestIfdb(Conformance):
     adapter = "ifdb"
-    priorities: ClassVar = {Act.REPRIORITISE: 7}
+    priorities: ClassVar = {Verb.REPRIORITISE: 7}
 
     def populate(self, raw: redis.Redis) -> None:
         def put(name: str, line: bool = True, **facts: object) -> None:

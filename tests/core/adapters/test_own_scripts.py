@@ -8,7 +8,7 @@ import pytest
 
 from core.adapters.test_third_party import FAILED_MS, TestMinq, load, put
 from qdeck import NotAllowed
-from qdeck.adapters import Act, Change, End, ScriptChange, adapter_script, cells, changes
+from qdeck.adapters import Change, End, ScriptChange, Verb, adapter_script, cells, changes
 from qdeck.admin import Writer
 from qdeck.testing.adapters import contents
 from support.counting import CountingProxy
@@ -51,10 +51,10 @@ def make() -> Adapter:
 
     class BulkMinq(module.Minq):  # type: ignore[misc,name-defined] # it is loaded from a file
         def changes(
-            self, act: Act, entries: Sequence[Entry], context: Context
+            self, act: Verb, entries: Sequence[Entry], context: Context
         ) -> Program[Sequence[Change | ScriptChange | Skipped]]:
             found: list[Change | Skipped] = yield from super().changes(act, entries, context)
-            if act is not Act.RETRY:
+            if act is not Verb.RETRY:
                 return found
             return [
                 self._bulk(entry) if isinstance(change, Change) else change

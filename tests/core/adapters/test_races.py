@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qdeck.adapters import Context, Skipped, changes
 from qdeck.adapters.paging import every
-from qdeck.admin import Act, Limits, State, Writer, make_adapter
+from qdeck.admin import Limits, State, Verb, Writer, make_adapter
 
 if TYPE_CHECKING:
     import redis
@@ -38,7 +38,7 @@ def test_promoting_beside_a_worker_that_pops_loses_nothing_and_doubles_nothing(
             adapter = make_adapter("scheduler")
             entries = deck.run(every(adapter, "scheduler", (State.DELAYED,), most=JOBS * 2))
             for at, entry in enumerate(entries):
-                [change] = deck.run(adapter.changes(Act.RUN, [entry], Context(now=due, limits=Limits())))
+                [change] = deck.run(adapter.changes(Verb.RUN, [entry], Context(now=due, limits=Limits())))
                 assert not isinstance(change, Skipped)
                 deck.write(changes.apply("scheduler", batch, [change], places=[at]))
 

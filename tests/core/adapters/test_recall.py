@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck.adapters import Act, Capability, Program, Raw, Want
+    from qdeck.adapters import Capability, Program, Raw, Verb, Want
 
 LINE = Source(key=b"shop:line", kind=Kind.LIST, state=State.READY, native_state="waiting")
 
@@ -25,7 +25,7 @@ class Line(Adapter):
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         return {LINE.key: Kind.LIST}
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         return {}
 
     def rows(self, now: int) -> Program[Look]:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import State
+from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.bullmq.keys import NAME, BullMqSettings, base_of, meta_glob, queue_of, sources_of
-from qdeck.adapters.model import Act, Capability, Kind, Outcome
+from qdeck.adapters.model import Capability, Kind, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,21 +58,21 @@ class BullMq(Adapter):
         queue = queue_of(self.prefix, name)
         return None if queue is None else _QUEUE + queue
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as its own methods."""
         ended = (State.DEAD, State.DONE)
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="like Job.retry; its counters are not reset"),
-            Act.RUN: Capability(states=(State.DELAYED,), note="like Job.promote"),
-            Act.REQUEUE: Capability(states=(State.RUNNING,), note="only a job whose worker has lost its lock"),
-            Act.DISCARD: Capability(
+            Verb.RETRY: Capability(states=(State.DEAD,), note="like Job.retry; its counters are not reset"),
+            Verb.RUN: Capability(states=(State.DELAYED,), note="like Job.promote"),
+            Verb.REQUEUE: Capability(states=(State.RUNNING,), note="only a job whose worker has lost its lock"),
+            Verb.DISCARD: Capability(
                 states=(State.READY, State.DELAYED, *ended),
                 note="like Job.remove; children of a flow and jobs of a scheduler are skipped",
             ),
-            Act.CANCEL: Capability(
+            Verb.CANCEL: Capability(
                 code=CapabilityCode.NO_SUCH_STATE, note="it has no cancelled state; discard the job instead"
             ),
-            Act.BURY: Capability(code=CapabilityCode.BY_ITSELF, note="workers fail a job that stalls too often"),
+            Verb.BURY: Capability(code=CapabilityCode.BY_ITSELF, note="workers fail a job that stalls too often"),
         }
 
     def rows(self, now: int) -> Program[Look]:
@@ -110,7 +111,7 @@ class BullMq(Adapter):
         return [_outcome_of(said) for said in replies]
 
     def changes(
-        self, act: Act, entries: Sequence[Entry], context: Context
+        self, act: Verb, entries: Sequence[Entry], context: Context
     ) -> Program[Sequence[Change | ScriptChange | Skipped]]:
         """Return what a verb changes in these jobs."""
         from qdeck.adapters.bullmq import changes

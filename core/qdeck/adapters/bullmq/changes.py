@@ -6,13 +6,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from qdeck._model.reasons import SkipCode
+from qdeck._model.words import Verb
 from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck._redis.scripts import read_source
 from qdeck.adapters import cells
 from qdeck.adapters.bullmq.keys import STATES, major_of
 from qdeck.adapters.cells import ANY, GUARD, Cell, Change, End, ScriptChange, adapter_script
-from qdeck.adapters.model import Act, Kind, Skipped, change_each
+from qdeck.adapters.model import Kind, Skipped, change_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 
 _NEEDED: Final = (b"parentKey", b"rjk", b"deid", b"priority", b"opts")
 _EFFECTS: Final = {
-    Act.RETRY: "added to its queue again", Act.RUN: "added to its queue now", Act.REQUEUE: "requeued as the next job",
+    Verb.RETRY: "added to its queue again", Verb.RUN: "added to its queue now",
+    Verb.REQUEUE: "requeued as the next job",
 }  # fmt: skip
 _PARTS: Final = (b":logs", b":processed", b":failed", b":unsuccessful")
 Facts = dict[bytes, bytes | None]
 
 
-def build(base: bytes, act: Act, entries: Sequence[Entry]) -> Program[Sequence[Change | ScriptChange | Skipped]]:
+def build(base: bytes, act: Verb, entries: Sequence[Entry]) -> Program[Sequence[Change | ScriptChange | Skipped]]:
     """Return the change of a verb for each of these jobs of one queue."""
     version, *replies = yield with_errors(
         (b"HGET", base + b"meta", b"version"), *((b"HMGET", base + one.seen.member, *_NEEDED) for one in entries)
@@ -38,22 +40,22 @@ def build(base: bytes, act: Act, entries: Sequence[Entry]) -> Program[Sequence[C
     return change_each(lambda one: _build(base, act, *one, major), zip(entries, facts, strict=True))
 
 
-def _build(base: bytes, act: Act, entry: Entry, facts: Facts | None, major: int | None) -> Change | ScriptChange:
+def _build(base: bytes, act: Verb, entry: Entry, facts: Facts | None, major: int | None) -> Change | ScriptChange:
     if major is None:
         raise Skipped.because("its queue was written by an unknown version of BullMQ")
     if entry.problem is not None or facts is None:
         raise Skipped(SkipCode.NO_RECORD)
-    if act is Act.DISCARD:
+    if act is Verb.DISCARD:
         return _removed(base, entry, facts)
-    if act is Act.REQUEUE and entry.stuck is None:
+    if act is Verb.REQUEUE and entry.stuck is None:
         raise Skipped.because("its worker holds the lock")
     return _in_line(base, act, entry, facts, major)
 
 
-def _in_line(base: bytes, act: Act, entry: Entry, facts: Facts, major: int) -> ScriptChange:
+def _in_line(base: bytes, act: Verb, entry: Entry, facts: Facts, major: int) -> ScriptChange:
     """Requeue a job at the end, or first if its worker lost it."""
-    is_lifo = act is Act.RETRY and b'"lifo":true' in (facts[b"opts"] or b"").replace(b" ", b"")
-    end = b"R" if act is Act.REQUEUE or is_lifo else b"L"
+    is_lifo = act is Verb.RETRY and b'"lifo":true' in (facts[b"opts"] or b"").replace(b" ", b"")
+    end = b"R" if act is Verb.REQUEUE or is_lifo else b"L"
     names = (entry.native_state, "wait", "paused", "prioritized", "meta", "active", "marker", "events", "pc", "stalled")
     return ScriptChange(
         id=entry.id, script=_line_script(),

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import State
+from qdeck._model.words import Verb
 from qdeck._redis.commands import glob_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.celery.keys import NAME, RESULTS, CeleryKeys, CelerySettings
-from qdeck.adapters.model import Act, Capability, FoundKeys, Kind, Outcome, Source, change_each
+from qdeck.adapters.model import Capability, FoundKeys, Kind, Outcome, Source, change_each
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,16 +64,18 @@ class Celery(Adapter):
             return RESULTS
         return _BINDINGS if self.keys.is_binding(name) else None
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs that need no worker; Celery's remote control changes what is in a worker's memory."""
         sends = "sends the call again as a new task; requires result_extended = True"
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note=sends),
-            Act.REQUEUE: Capability(states=(State.RUNNING,), note="only a message whose visibility timeout has passed"),
-            Act.DISCARD: Capability(states=(State.READY, *_ENDED), note="a waiting message or a stored result"),
-            Act.CANCEL: Capability(code=CapabilityCode.ELSEWHERE, note="workers keep revoked tasks in memory"),
-            Act.RUN: Capability(code=CapabilityCode.ELSEWHERE, note="a worker holds the task in memory until its ETA"),
-            Act.BURY: Capability(code=CapabilityCode.NO_DEAD_LETTERS),
+            Verb.RETRY: Capability(states=(State.DEAD,), note=sends),
+            Verb.REQUEUE: Capability(
+                states=(State.RUNNING,), note="only a message whose visibility timeout has passed"
+            ),
+            Verb.DISCARD: Capability(states=(State.READY, *_ENDED), note="a waiting message or a stored result"),
+            Verb.CANCEL: Capability(code=CapabilityCode.ELSEWHERE, note="workers keep revoked tasks in memory"),
+            Verb.RUN: Capability(code=CapabilityCode.ELSEWHERE, note="a worker holds the task in memory until its ETA"),
+            Verb.BURY: Capability(code=CapabilityCode.NO_DEAD_LETTERS),
         }
 
     def rows(self, now: int) -> Program[Look]:
@@ -124,7 +127,7 @@ class Celery(Adapter):
         found = [None if is_error(head) else messages.status_in(head) for head in heads]
         return [_OUTCOMES.get(status or "", Outcome.WAITING) for status in found]
 
-    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+    def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return what a verb changes in these tasks."""
         from qdeck.adapters.celery import changes
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._model.reasons import Caution, CautionCode, SkipCode
 from qdeck._model.values import State
+from qdeck._model.words import Verb
 from qdeck.adapters import cells
 from qdeck.adapters.celery import messages, tasks
 from qdeck.adapters.celery.keys import sent_key
 from qdeck.adapters.cells import Change, End
-from qdeck.adapters.model import Act, Skipped
+from qdeck.adapters.model import Skipped
 from qdeck.adapters.stored_values import decode_json
 
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ KEEP_SENT_MS: Final = 7 * 86_400_000  # longer than Celery keeps results by defa
 _SWITCH_ON: Final = "its result does not contain the call; set result_extended = True in the application"
 
 
-def build(keys: CeleryKeys, act: Act, entry: Entry, now: int) -> Change:
+def build(keys: CeleryKeys, act: Verb, entry: Entry, now: int) -> Change:
     """Return the change that a verb makes to a task."""
-    if act is Act.RETRY:
+    if act is Verb.RETRY:
         return _sent_again(keys, entry, now)
-    if act is Act.REQUEUE:
+    if act is Verb.REQUEUE:
         return _put_back(keys, entry)
     seen = entry.seen
     if entry.native_state == tasks.WAITING:

@@ -14,7 +14,7 @@ from qdeck._model import payload
 from qdeck._model.payload import shown_text
 from qdeck._model.reasons import CapabilityCode, Stuck, StuckCode
 from qdeck._model.values import QueueRow, State
-from qdeck._model.words import Unreadable
+from qdeck._model.words import Unreadable, Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
@@ -24,7 +24,6 @@ from qdeck.adapters.ifdb import changes
 from qdeck.adapters.ifdb.changes import DATA, QUEUE, RETRIES, read_task
 from qdeck.adapters.model import (
     MOST_RUNS_S,
-    Act,
     Capability,
     Entry,
     Kind,
@@ -77,20 +76,20 @@ class Ifdb(Adapter):
         """Return its two keys."""
         return {QUEUE: Kind.ZSET, DATA: Kind.HASH}
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as its management commands and its admin."""
         waiting = (State.READY, State.DELAYED, State.BLOCKED)
         ended = (State.DONE, State.DEAD)
         by_itself = "workers take an unfinished task again by themselves; it stays in the set until it ends"
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="with two more retries, like RetryFailedJobs"),
-            Act.RUN: Capability(states=(State.DELAYED,)),
-            Act.REPRIORITISE: Capability(states=waiting),
-            Act.BURY: Capability(states=(*waiting, State.RUNNING), note="its failure handler is not run"),
-            Act.COMPLETE: Capability(states=(*waiting, State.RUNNING), note="its dependents may run"),
-            Act.DISCARD: Capability(states=(*waiting, *ended), note="tasks with dependents are skipped"),
-            Act.REQUEUE: Capability(code=CapabilityCode.BY_ITSELF, note=by_itself),
-            Act.CANCEL: Capability(
+            Verb.RETRY: Capability(states=(State.DEAD,), note="with two more retries, like RetryFailedJobs"),
+            Verb.RUN: Capability(states=(State.DELAYED,)),
+            Verb.REPRIORITISE: Capability(states=waiting),
+            Verb.BURY: Capability(states=(*waiting, State.RUNNING), note="its failure handler is not run"),
+            Verb.COMPLETE: Capability(states=(*waiting, State.RUNNING), note="its dependents may run"),
+            Verb.DISCARD: Capability(states=(*waiting, *ended), note="tasks with dependents are skipped"),
+            Verb.REQUEUE: Capability(code=CapabilityCode.BY_ITSELF, note=by_itself),
+            Verb.CANCEL: Capability(
                 code=CapabilityCode.NO_SUCH_STATE, note="it has no cancelled state; bury or discard the task instead"
             ),
         }
@@ -165,7 +164,7 @@ class Ifdb(Adapter):
 
     def prepare(self, verb: str, now: int) -> Program[set[str]]:
         """Read which tasks have dependents, for removals."""
-        return (yield from _needed()) if verb == Act.DISCARD else set()
+        return (yield from _needed()) if verb == Verb.DISCARD else set()
 
     def rules(self, queue: str) -> Sequence[Rule]:
         """Return the rule for tasks that succeeded long ago and have no dependents, as in TaskQueueCleanup."""
@@ -173,7 +172,7 @@ class Ifdb(Adapter):
 
         return (
             Rule(
-                name="task_too_old", states=(State.DONE,), verb=Act.DISCARD, setting="max_task_age",
+                name="task_too_old", states=(State.DONE,), verb=Verb.DISCARD, setting="max_task_age",
                 reason="done for {age} (limit {limit})", test=lambda entry, _, needed: entry.id not in needed,
             ),
         )  # fmt: skip
@@ -187,7 +186,7 @@ class Ifdb(Adapter):
         places = [None] * len(ids) if is_error(scores) else scores
         return [_outcome_of(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
 
-    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+    def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return the changes of tasks and of their places in the queue."""
         prepared: set[str] | None = context.prepared
         needed = (yield from self.prepare(act, context.now)) if prepared is None else prepared

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine.stored_numbers import whole
 from qdeck._model.reasons import Caution, CautionCode, SkipCode
+from qdeck._model.words import Verb
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
-from qdeck.adapters.model import Act, Entry, Seen, Skipped
+from qdeck.adapters.model import Entry, Seen, Skipped
 from qdeck.adapters.times import iso, read_ms
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ QUEUE: Final = b"ifdb:task_queue"
 DATA: Final = b"ifdb:task_data"
 RETRIES: Final = 2  # that RetryFailedJobs gives
 _BAND: Final = 1_000_000
-_EFFECTS: Final[Mapping[Act, str]] = {
-    Act.RETRY: "pending again, queued now, with two more retries",
-    Act.RUN: "no longer scheduled, due now",
-    Act.REPRIORITISE: "moved to another place in the queue",
-    Act.BURY: "marked as failed, removed from the queue",
-    Act.COMPLETE: "marked as succeeded, removed from the queue",
-    Act.DISCARD: "removed",
+_EFFECTS: Final[Mapping[Verb, str]] = {
+    Verb.RETRY: "pending again, queued now, with two more retries",
+    Verb.RUN: "no longer scheduled, due now",
+    Verb.REPRIORITISE: "moved to another place in the queue",
+    Verb.BURY: "marked as failed, removed from the queue",
+    Verb.COMPLETE: "marked as succeeded, removed from the queue",
+    Verb.DISCARD: "removed",
 }
 
 
@@ -54,23 +55,23 @@ def score_of(task: dict[str, Any], now: int) -> bytes:
     return b"%d" % (band * _BAND + (now if at is None else at) // 1000)
 
 
-def build(act: Act, entry: Entry, now: int, priority: Any = None, *, needed: Collection[str] = ()) -> Change:
+def build(act: Verb, entry: Entry, now: int, priority: Any = None, *, needed: Collection[str] = ()) -> Change:
     """Return the change of a verb for a task; `needed` are the tasks with dependents, which stay."""
-    if act is Act.DISCARD and entry.id in needed:
+    if act is Verb.DISCARD and entry.id in needed:
         raise Skipped(SkipCode.OTHERS_WAIT)
     was = entry.seen
     task = read_task(was.value)
     value = score = None
-    if act is not Act.DISCARD:
+    if act is not Verb.DISCARD:
         if task is None:
             raise Skipped.because(str(entry.problem))
-        if act is Act.RETRY and was.score is not None:
+        if act is Verb.RETRY and was.score is not None:
             # Between its two writes the worker would take out of the line what was put back into it.
             raise Skipped.because("its worker is about to remove it from the queue")
         fresh = _changed(act, task, now, priority)
         value = json.dumps(fresh).encode()
-        if act in (Act.RETRY, Act.RUN, Act.REPRIORITISE):
-            keeps = act is Act.RUN and was.score is not None
+        if act in (Verb.RETRY, Verb.RUN, Verb.REPRIORITISE):
+            keeps = act is Verb.RUN and was.score is not None
             score = was.score if keeps else score_of(fresh, now)
     return Change(
         id=entry.id,
@@ -79,25 +80,25 @@ def build(act: Act, entry: Entry, now: int, priority: Any = None, *, needed: Col
             cells.score(QUEUE, was.member, was.score, score),
         ),
         effect=_EFFECTS[act],
-        caution=Caution(code=CautionCode.HAS_DEPENDENTS) if act is Act.DISCARD else None,
+        caution=Caution(code=CautionCode.HAS_DEPENDENTS) if act is Verb.DISCARD else None,
     )
 
 
-def _changed(act: Act, task: dict[str, Any], now: int, priority: Any) -> dict[str, Any]:
-    told = {Act.BURY: "Marked as failed", Act.COMPLETE: "Marked as succeeded"}.get(act)
+def _changed(act: Verb, task: dict[str, Any], now: int, priority: Any) -> dict[str, Any]:
+    told = {Verb.BURY: "Marked as failed", Verb.COMPLETE: "Marked as succeeded"}.get(act)
     fresh = dict(task)
-    if act is Act.RETRY:
+    if act is Verb.RETRY:
         fresh |= {"enqueue_time": iso(now), "fail": False, "pending": True, "retries_left": RETRIES}
-    elif act is Act.RUN:
+    elif act is Verb.RUN:
         fresh["scheduled_time"] = None
         # A task that ran before would look started: what is in line since now is not.
         fresh["enqueue_time"] = iso(now) if task.get("start_time") else task.get("enqueue_time")
-    elif act is Act.REPRIORITISE:
+    elif act is Verb.REPRIORITISE:
         if not isinstance(priority, int):
             raise Skipped.because(f"{priority!r} is not a priority")
         fresh["priority"] = priority
     else:
-        done = act is Act.COMPLETE
+        done = act is Verb.COMPLETE
         fresh |= {"pending": False, "success": done, "fail": not done, "finish_time": iso(now)}
         fresh["log"] = f"{task.get('log') or ''}{told} by an operator at {fresh['finish_time']}\n"
     return fresh

@@ -17,6 +17,7 @@ from qdeck._list_names import BUILT_IN, LONGEST, ListNames, glob_of
 from qdeck._model import payload
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import QueueRow, State
+from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import is_error
@@ -24,7 +25,6 @@ from qdeck._settings.model import AdapterSettings
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.lists import changes
 from qdeck.adapters.model import (
-    Act,
     Capability,
     Entry,
     Kind,
@@ -126,15 +126,15 @@ class Lists(Adapter):
         is_there = f"{'dead' if dead else 'ready'} {queue}" in self.sight.groups
         return (key if queue.endswith("*") and not dead else queue) if is_there else None
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs of list entries, which do not depend on the reader."""
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="to the right end of its list"),
-            Act.DISCARD: Capability(states=(State.READY, State.DEAD)),
-            Act.BURY: Capability(states=(State.READY,)),
-            Act.REQUEUE: Capability(states=(State.READY,), note="to the right end of its own list"),
-            Act.RUN: Capability(code=CapabilityCode.NO_SUCH_STATE, note="lists have no delayed entries"),
-            Act.CANCEL: Capability(
+            Verb.RETRY: Capability(states=(State.DEAD,), note="to the right end of its list"),
+            Verb.DISCARD: Capability(states=(State.READY, State.DEAD)),
+            Verb.BURY: Capability(states=(State.READY,)),
+            Verb.REQUEUE: Capability(states=(State.READY,), note="to the right end of its own list"),
+            Verb.RUN: Capability(code=CapabilityCode.NO_SUCH_STATE, note="lists have no delayed entries"),
+            Verb.CANCEL: Capability(
                 code=CapabilityCode.NO_SUCH_STATE, note="lists have no cancelled entries; discard the entry instead"
             ),
         }
@@ -213,7 +213,7 @@ class Lists(Adapter):
                 found.append(Outcome.WAITING if identity in ends[live[key]] else Outcome.UNKNOWN)
         return found
 
-    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+    def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return the changes that move or remove exactly these entries."""
         yield from ()  # reads nothing, but is a program
         return change_each(lambda entry: changes.build(act, entry, self.names), entries)

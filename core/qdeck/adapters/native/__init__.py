@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from qdeck._lazy_imports import attach
-from qdeck._model.values import State
+from qdeck._model.words import State, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,20 +16,20 @@ ALL_STATES: Final = (
     State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD, State.CANCELLED, State.DONE,
 )  # fmt: skip
 WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
-VERBS: Final[Mapping[str, tuple[State, ...]]] = MappingProxyType(
+VERBS: Final[Mapping[Verb, tuple[State, ...]]] = MappingProxyType(
     {
-        "retry": (State.DEAD,),
-        "discard": (*WAITING, State.DEAD, State.CANCELLED, State.DONE),
-        "cancel": (*WAITING, State.RUNNING),
-        "run": (State.DELAYED,),
-        "reprioritise": WAITING,
-        "requeue": (State.RUNNING,),
-        "bury": (*WAITING, State.RUNNING),
-        "move": (State.READY, State.DELAYED),
-        "edit": (*WAITING, State.DEAD),
+        Verb.RETRY: (State.DEAD,),
+        Verb.DISCARD: (*WAITING, State.DEAD, State.CANCELLED, State.DONE),
+        Verb.CANCEL: (*WAITING, State.RUNNING),
+        Verb.RUN: (State.DELAYED,),
+        Verb.REPRIORITISE: WAITING,
+        Verb.REQUEUE: (State.RUNNING,),
+        Verb.BURY: (*WAITING, State.RUNNING),
+        Verb.MOVE: (State.READY, State.DELAYED),
+        Verb.EDIT: (*WAITING, State.DEAD),
     }
 )
-"""Return the verbs of native jobs, and the states to which they apply."""
+"""The verbs of native jobs, and the states to which they apply."""
 
 
 def newest_first(state: str, newest: bool | None) -> bool:

@@ -11,7 +11,7 @@ from qdeck._redis import reads
 from qdeck._redis.commands import text_of
 from qdeck._server import native_queues
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.model import ALL, NO_QUEUE, SLICE, Act, Capability, Entry, Kind, Look, Part, Raw, Seen, Source
+from qdeck.adapters.model import ALL, NO_QUEUE, SLICE, Capability, Entry, Kind, Look, Part, Raw, Seen, Source
 from qdeck.adapters.native import VERBS, newest_first
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from qdeck._filter import Filter
     from qdeck._model.values import JobDetail, JobLocation, Page, QueueRow, Snapshot, WorkerRow
+    from qdeck._model.words import Verb
     from qdeck._redis.commands import Program
     from qdeck._settings import AdapterSettings
     from qdeck._settings.limits import Limits
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
     from qdeck.adapters.undoing import Undoer
 
-_CAPABILITIES: Final = {Act(verb): Capability(states=states) for verb, states in VERBS.items()}
+_CAPABILITIES: Final = {verb: Capability(states=states) for verb, states in VERBS.items()}
 
 
 class Native(Adapter):
@@ -64,7 +65,7 @@ class Native(Adapter):
         """Return the registry of the queues."""
         return {keys.QUEUES.encode(): Kind.HASH}
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs of native jobs, and the states to which they apply."""
         return _CAPABILITIES
 

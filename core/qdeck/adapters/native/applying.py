@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from qdeck._engine import batch_transitions, codec, keys, programs, signatures
 from qdeck._engine.batch_transitions import SliceResult
 from qdeck._formatting import duration
+from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._server import queue_settings
 from qdeck._settings.limits import used_rules
 from qdeck.adapters.applying import Applier
-from qdeck.adapters.model import Act
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ class NativeApplier(Applier):
 
     def _find_taken(self, parts: Sequence[PlanSlice]) -> Program[set[str]]:
         """Return the ids of a move that are taken in its target: these jobs stay where they are."""
-        ids = [entry.id for part in parts if part.first.verb == Act.MOVE for entry in part.entries]
+        ids = [entry.id for part in parts if part.first.verb == Verb.MOVE for entry in part.entries]
         if not ids or self._context.target is None:
             return set()
         there = yield from programs.exists(self._context.target, ids)
@@ -100,7 +100,7 @@ class NativeApplier(Applier):
         extra = context.target if context.target is not None else "" if context.priority is None else context.priority
         return batch_transitions.apply_slice(
             first.queue, first.verb, first.state, seen, batch=context.batch, offset=part.place, event=event,
-            extra=extra, group=signatures.signature_of("buried", event) if first.verb == Act.BURY else "",
+            extra=extra, group=signatures.signature_of("buried", event) if first.verb == Verb.BURY else "",
             keep_bytes=self._bytes.get(first.queue, 0) + room, keep_ms=self._keep_ms,
         )  # fmt: skip
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import State
+from qdeck._model.words import Verb
 from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.model import Act, Capability, Kind, Outcome, change_each
+from qdeck.adapters.model import Capability, Kind, Outcome, change_each
 from qdeck.adapters.rq.keys import NAME, QUEUES, job_key, job_of, sources_of
 
 if TYPE_CHECKING:
@@ -46,18 +47,18 @@ class Rq(Adapter):
         """Return the set that lists every queue of RQ."""
         return {QUEUES: Kind.SET}
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as RQ's commands and library."""
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="like rq requeue; retries_left is not reset"),
-            Act.RUN: Capability(states=(State.DELAYED,)),
-            Act.CANCEL: Capability(states=_WAITING, note="like Job.cancel"),
-            Act.REQUEUE: Capability(states=(State.RUNNING,), note="only a job whose worker is gone"),
-            Act.BURY: Capability(states=(State.RUNNING,), note="only a job whose worker is gone; it becomes failed"),
-            Act.DISCARD: Capability(
+            Verb.RETRY: Capability(states=(State.DEAD,), note="like rq requeue; retries_left is not reset"),
+            Verb.RUN: Capability(states=(State.DELAYED,)),
+            Verb.CANCEL: Capability(states=_WAITING, note="like Job.cancel"),
+            Verb.REQUEUE: Capability(states=(State.RUNNING,), note="only a job whose worker is gone"),
+            Verb.BURY: Capability(states=(State.RUNNING,), note="only a job whose worker is gone; it becomes failed"),
+            Verb.DISCARD: Capability(
                 states=(*_WAITING, *_ENDED), note="like Job.delete; jobs with dependents are skipped"
             ),
-            Act.REPRIORITISE: Capability(code=CapabilityCode.NO_SUCH_STATE, note="RQ queues have no priorities"),
+            Verb.REPRIORITISE: Capability(code=CapabilityCode.NO_SUCH_STATE, note="RQ queues have no priorities"),
         }
 
     def rows(self, now: int) -> Program[Look]:
@@ -95,7 +96,7 @@ class Rq(Adapter):
         replies = yield with_errors(*((b"HGET", job_key(one.seen.member), b"status") for one in tried))
         return [Outcome.UNKNOWN if is_error(one) else _OUTCOMES.get(one, Outcome.UNKNOWN) for one in replies]
 
-    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+    def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return what a verb changes in these jobs."""
         from qdeck.adapters.rq import changes
 

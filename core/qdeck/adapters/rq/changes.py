@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._engine.stored_numbers import digits
 from qdeck._model.reasons import Caution, CautionCode, SkipCode
+from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import text_of, with_errors
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Cell, Change, End
-from qdeck.adapters.model import Act, Skipped
+from qdeck.adapters.model import Skipped
 from qdeck.adapters.rq.keys import (
     HANDOVER,
     QUEUED,
@@ -57,19 +58,19 @@ def read_facts(ids: Sequence[bytes]) -> Program[list[Facts | None]]:
     return [reads.record(_NEEDED, reply) for reply in replies]
 
 
-def build(act: Act, entry: Entry, facts: Facts | None, now: int) -> Change:
+def build(act: Verb, entry: Entry, facts: Facts | None, now: int) -> Change:
     """Return the change that a verb makes to a job."""
     job = job_of(entry.native_state, entry.seen.member)
-    if facts is None and act is not Act.DISCARD:
+    if facts is None and act is not Verb.DISCARD:
         raise Skipped(SkipCode.NO_RECORD)
-    if act in (Act.REQUEUE, Act.BURY) and entry.stuck is None:
+    if act in (Verb.REQUEUE, Verb.BURY) and entry.stuck is None:
         raise Skipped.because("its worker sent a heartbeat in time")
     made = _JobCells(entry, job, facts or {}, now)
-    if act in (Act.RETRY, Act.RUN, Act.REQUEUE):
+    if act in (Verb.RETRY, Verb.RUN, Verb.REQUEUE):
         return made.put_in_line(act)
-    if act is Act.CANCEL:
+    if act is Verb.CANCEL:
         return made.cancelled()
-    if act is Act.BURY:
+    if act is Verb.BURY:
         return made.buried()
     return made.discarded()
 
@@ -105,11 +106,11 @@ class _JobCells:
         """Return cells for fields of its hash, whatever they were."""
         return [cells.field(job_key(self.job), name.encode(), ANY, value) for name, value in after.items()]
 
-    def put_in_line(self, act: Act) -> Change:
+    def put_in_line(self, act: Verb) -> Change:
         """Add it to the end of its queue, as a job that never ran; its counts of retries are kept."""
         line = queue_key(text_of(self.facts.get(b"origin") or b"") or self.queue)
         made = [*self.taken(), self.status(b"queued")]
-        if act is Act.RUN:
+        if act is Verb.RUN:
             made += self.fields(enqueued_at=moment(self.now))
         else:
             made += self.fields(started_at=b"", ended_at=b"", exc_info=NO_ERROR, enqueued_at=moment(self.now))

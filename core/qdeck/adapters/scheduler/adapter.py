@@ -16,7 +16,7 @@ from qdeck._engine.stored_numbers import score_ms, whole
 from qdeck._model import payload
 from qdeck._model.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
 from qdeck._model.values import QueueRow, State
-from qdeck._model.words import Unreadable
+from qdeck._model.words import Unreadable, Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
@@ -25,7 +25,6 @@ from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.cells import Cell, Change
 from qdeck.adapters.model import (
     MOST_RUNS_S,
-    Act,
     Capability,
     Entry,
     Kind,
@@ -72,7 +71,7 @@ class Scheduler(Adapter):
     """The four keys of the scheduler."""
 
     name: str = "scheduler"
-    takes_priority: ClassVar[tuple[Act, ...]] = (Act.RETRY, Act.REQUEUE, Act.RUN)
+    takes_priority: ClassVar[tuple[Verb, ...]] = (Verb.RETRY, Verb.REQUEUE, Verb.RUN)
     acl_keys: ClassVar[tuple[str, ...]] = ("scheduler:*",)
     about: ClassVar[str] = "scheduler:queue:* and scheduler:processing of the task scheduler service"
     outcome_evidence: ClassVar[str] = (
@@ -83,17 +82,17 @@ class Scheduler(Adapter):
         """Return the four keys."""
         return {source.key: source.kind for source in _SOURCES}
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as its own tools or an operator with redis-cli."""
         waiting = (State.READY, State.DELAYED)
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note=_NOT_QUEUED.text),
-            Act.RUN: Capability(states=(State.DELAYED,)),
-            Act.DISCARD: Capability(states=(*waiting, State.DEAD), note="the job stays in PostgreSQL"),
-            Act.REQUEUE: Capability(states=(State.RUNNING,), note=_NOT_QUEUED.text),
-            Act.BURY: Capability(states=(*waiting,), note="the only way to move a broken entry"),
-            Act.REPRIORITISE: Capability(states=(State.READY,)),
-            Act.CANCEL: Capability(
+            Verb.RETRY: Capability(states=(State.DEAD,), note=_NOT_QUEUED.text),
+            Verb.RUN: Capability(states=(State.DELAYED,)),
+            Verb.DISCARD: Capability(states=(*waiting, State.DEAD), note="the job stays in PostgreSQL"),
+            Verb.REQUEUE: Capability(states=(State.RUNNING,), note=_NOT_QUEUED.text),
+            Verb.BURY: Capability(states=(*waiting,), note="the only way to move a broken entry"),
+            Verb.REPRIORITISE: Capability(states=(State.READY,)),
+            Verb.CANCEL: Capability(
                 code=CapabilityCode.ELSEWHERE, note="jobs are cancelled in PostgreSQL, not in Redis"
             ),
         }
@@ -170,7 +169,7 @@ class Scheduler(Adapter):
                 found.append(Outcome.UNKNOWN)
         return found
 
-    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+    def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return the changes of a verb, which have the effect of the scheduler's own methods."""
         sign: int = context.prepared or (yield from _sign_of(context.now))
         return change_each(
@@ -282,20 +281,20 @@ def _sign_of(now: int) -> Program[int]:
     return 1 if is_error(found) or not found or float(found[1]) > now else -1
 
 
-def _build(act: Act, entry: Entry, context: Context, reason: str, sign: int) -> Change:
+def _build(act: Verb, entry: Entry, context: Context, reason: str, sign: int) -> Change:
     now, given = context.now, context.priority
     priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
     if priority not in OFFSETS:
         raise Skipped.because(f"{priority!r} is not a priority of the scheduler")
-    if act is Act.DISCARD:
+    if act is Verb.DISCARD:
         return _remove(entry)
-    if act is Act.BURY:
+    if act is Verb.BURY:
         return _bury(entry, now, reason or entry.problem or "buried by an operator")
     if entry.problem is not None:
         raise Skipped.because(entry.problem)
-    if act is Act.REQUEUE:
+    if act is Verb.REQUEUE:
         return _requeue(entry, now, priority)
-    if act is Act.RUN and entry.priority is not None and given is None:
+    if act is Verb.RUN and entry.priority is not None and given is None:
         priority = _name_of(entry.priority)
     return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
 
@@ -315,16 +314,16 @@ def _remove(entry: Entry) -> Change:
     )  # fmt: skip
 
 
-def _to_line(act: Act, entry: Entry, score: int, priority: str) -> Change:
+def _to_line(act: Verb, entry: Entry, score: int, priority: str) -> Change:
     seen, job_id, text = entry.seen, raw_of(entry.id), b"%d" % score
     effect = f"moved to scheduler:queue:priority as {priority}"
-    if act is Act.REPRIORITISE:
+    if act is Verb.REPRIORITISE:
         return Change(id=entry.id, cells=(cells.score(PRIORITY, seen.member, seen.score, text),), effect=effect)
     return Change(
         id=entry.id,
         cells=(_there(entry), cells.score(PRIORITY, job_id, None, text), cells.field(PROCESSING, job_id, None)),
         effect=effect,
-        caution=_NOT_QUEUED if act is Act.RETRY else None,
+        caution=_NOT_QUEUED if act is Verb.RETRY else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._model.values import State
-from qdeck.adapters.model import Act
+from qdeck._model.words import Verb
 from qdeck.adapters.plans import Rule
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ def _is_overdue(entry: Entry, now: int, _prepared: Any) -> bool:
 
 
 RULES: Final = (
-    Rule(name="broken_entries", states=(State.DELAYED,), verb=Act.BURY, reason="{problem}", test=_is_broken),
-    Rule(name="overdue_delayed", states=(State.DELAYED,), verb=Act.RUN, reason="due for {late}", test=_is_overdue),
+    Rule(name="broken_entries", states=(State.DELAYED,), verb=Verb.BURY, reason="{problem}", test=_is_broken),
+    Rule(name="overdue_delayed", states=(State.DELAYED,), verb=Verb.RUN, reason="due for {late}", test=_is_overdue),
     Rule(
-        name="dead_too_old", states=(State.DEAD,), verb=Act.DISCARD, setting="dlq_ttl",
+        name="dead_too_old", states=(State.DEAD,), verb=Verb.DISCARD, setting="dlq_ttl",
         reason="dead for {age} (limit {limit})",
     ),
     Rule(
-        name="dead_too_many", states=(State.DEAD,), verb=Act.DISCARD, setting="dlq_max_entries", rank=True,
+        name="dead_too_many", states=(State.DEAD,), verb=Verb.DISCARD, setting="dlq_max_entries", rank=True,
         reason="more dead letters than {limit}; dead for {age}",
     ),
 )  # fmt: skip

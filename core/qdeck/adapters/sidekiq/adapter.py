@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import State
+from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.model import Act, Capability, Kind, Source, change_each
+from qdeck.adapters.model import Capability, Kind, Source, change_each
 from qdeck.adapters.sidekiq.keys import NAME, RUNNING, SETS, WAITING, SidekiqKeys, SidekiqSettings
 
 if TYPE_CHECKING:
@@ -64,19 +65,19 @@ class Sidekiq(Adapter):
                 wrong.append(reads.ignored_words(key, self.name, wanted, found))
         return right, wrong
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as its web page."""
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="like Retry on its web page; adds one attempt"),
-            Act.RUN: Capability(states=(State.DELAYED,), note="a scheduled job or a retry"),
-            Act.BURY: Capability(states=(State.DELAYED,), note="like Kill"),
-            Act.DISCARD: Capability(
+            Verb.RETRY: Capability(states=(State.DEAD,), note="like Retry on its web page; adds one attempt"),
+            Verb.RUN: Capability(states=(State.DELAYED,), note="a scheduled job or a retry"),
+            Verb.BURY: Capability(states=(State.DELAYED,), note="like Kill"),
+            Verb.DISCARD: Capability(
                 states=(State.READY, State.DELAYED, State.DEAD), note="like Delete; jobs of a batch are skipped"
             ),
-            Act.CANCEL: Capability(
+            Verb.CANCEL: Capability(
                 code=CapabilityCode.NO_SUCH_STATE, note="it has no cancelled state; discard the job instead"
             ),
-            Act.REQUEUE: Capability(
+            Verb.REQUEUE: Capability(
                 code=CapabilityCode.ELSEWHERE,
                 note="a running job is only in the memory of its process",
             ),
@@ -124,7 +125,7 @@ class Sidekiq(Adapter):
         is_running = bool(raws) and raws[0].source.native_state == RUNNING
         return (jobs.fill_running if is_running else jobs.fill)(queue, raws, now)
 
-    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+    def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return what a verb changes in these jobs."""
         from qdeck.adapters.sidekiq import changes
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck._model.reasons import Caution, CautionCode, SkipCode
+from qdeck._model.words import Verb
 from qdeck._redis.commands import raw_of
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Change, End
-from qdeck.adapters.model import Act, Skipped
+from qdeck.adapters.model import Skipped
 from qdeck.adapters.sidekiq import jobs
 from qdeck.adapters.sidekiq.keys import WAITING
 
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
 _LOCKS: Final = ("unique_token", "unique_digest", "lock_digest")
 
 
-def build(keys: SidekiqKeys, act: Act, entry: Entry, now: int) -> Change:
+def build(keys: SidekiqKeys, act: Verb, entry: Entry, now: int) -> Change:
     """Return the change that a verb makes to a job."""
     seen = entry.seen
     job = jobs.read(seen.member)
-    if act is Act.DISCARD and job is not None and job.get("bid"):
+    if act is Verb.DISCARD and job is not None and job.get("bid"):
         raise Skipped.because("it belongs to a batch, which would never complete without it")
-    if act is Act.DISCARD:
+    if act is Verb.DISCARD:
         locked = job is not None and any(job.get(name) for name in _LOCKS)
         caution = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the unique lock of a job") if locked else None
         return Change(id=entry.id, cells=(_taken(entry),), effect="removed", caution=caution)
     if job is None or not isinstance(job.get("queue"), str):
         raise Skipped(SkipCode.UNREADABLE, "it is not a Sidekiq job")
-    if act is Act.BURY:
+    if act is Verb.BURY:
         listed = cells.score(keys.set_of("set:dead"), seen.member, None, b"%d.%03d" % divmod(now, 1000))
         return Change(
             id=entry.id, cells=(_taken(entry), listed), effect="moved to the dead set; Sidekiq keeps it for 6 months"
@@ -47,7 +48,7 @@ def _taken(entry: Entry) -> Cell:
     return cells.score(seen.key, seen.member, seen.score, None)
 
 
-def _in_line(keys: SidekiqKeys, act: Act, entry: Entry, job: jobs.Job, now: int) -> Change:
+def _in_line(keys: SidekiqKeys, act: Verb, entry: Entry, job: jobs.Job, now: int) -> Change:
     """Add a job to its queue like Sidekiq does; the retry count of a failed one is reduced by one."""
     queue = job["queue"]
     fresh = dict(job)

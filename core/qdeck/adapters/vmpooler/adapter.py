@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from qdeck._engine.stored_numbers import score_ms
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import NO_STATE, QueueRow, State
+from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import text_of, with_errors
 from qdeck._redis.errors import is_error
@@ -20,7 +21,6 @@ from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import (
     NO_QUEUE,
     PERMANENT,
-    Act,
     AdapterHealth,
     Capability,
     Entry,
@@ -111,21 +111,21 @@ class VmPooler(Adapter):
         """By pool; VMs and requests are counted."""
         return group_of(name)
 
-    def capabilities(self) -> Mapping[Act, Capability]:
+    def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as its API or an operator with redis-cli."""
         refill = "the manager refills pools by itself"
         return {
-            Act.RETRY: Capability(states=(State.DEAD,), note="only for a request that has not ended; " + refill),
-            Act.DISCARD: Capability(states=(State.DEAD, State.DONE, State.READY)),
-            Act.CANCEL: Capability(states=(State.RUNNING, State.READY), note="like DELETE of its API"),
-            Act.COMPLETE: Capability(states=(State.READY, State.RUNNING), note="the manager destroys the VM"),
-            Act.BURY: Capability(states=(State.DELAYED,)),
-            Act.EXPIRE: Capability(
+            Verb.RETRY: Capability(states=(State.DEAD,), note="only for a request that has not ended; " + refill),
+            Verb.DISCARD: Capability(states=(State.DEAD, State.DONE, State.READY)),
+            Verb.CANCEL: Capability(states=(State.RUNNING, State.READY), note="like DELETE of its API"),
+            Verb.COMPLETE: Capability(states=(State.READY, State.RUNNING), note="the manager destroys the VM"),
+            Verb.BURY: Capability(states=(State.DELAYED,)),
+            Verb.EXPIRE: Capability(
                 states=(State.READY, State.RUNNING, State.DELAYED),
                 note="requests and pending VMs, by a purge",
             ),
-            Act.REQUEUE: Capability(code=CapabilityCode.BY_ITSELF, note=refill),
-            Act.RUN: Capability(
+            Verb.REQUEUE: Capability(code=CapabilityCode.BY_ITSELF, note=refill),
+            Verb.RUN: Capability(
                 code=CapabilityCode.NO_SUCH_STATE, note="a VM becomes ready when its clone is complete"
             ),
         }
@@ -350,7 +350,7 @@ class VmPooler(Adapter):
 
         return (yield from read_outcomes(tried))
 
-    def changes(self, act: Act, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
+    def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return the changes of a verb, which have the effect of VMPooler's API or purge."""
         from qdeck.adapters.vmpooler.changes import build
 

@@ -9,11 +9,12 @@ import msgspec
 from qdeck._engine import codec
 from qdeck._model.reasons import Caution, CautionCode, SkipCode
 from qdeck._model.values import State
+from qdeck._model.words import Verb
 from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import THERE, Change
-from qdeck.adapters.model import PERMANENT, Act, Entry, Skipped
+from qdeck.adapters.model import PERMANENT, Entry, Skipped
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
@@ -43,32 +44,32 @@ if TYPE_CHECKING:
 _VM_STAYS: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the VM itself")
 
 
-def build(adapter: Adapter, act: Act, entry: Entry, context: Context, reason: str) -> Program[Change]:
+def build(adapter: Adapter, act: Verb, entry: Entry, context: Context, reason: str) -> Program[Change]:
     """Return the change of a verb for an entry."""
     now, limits = context.now, context.limits
     if entry.native_state == ORPHAN:
         return expire_orphan(entry, now)
     if entry.queue == REQUEST_QUEUE:
-        if act not in (Act.CANCEL, Act.EXPIRE):
+        if act not in (Verb.CANCEL, Verb.EXPIRE):
             raise Skipped.because("a request can only be cancelled")
         return (yield from end_request(act, entry, now))
     rule = context.rule
     if rule is not None and entry.state != State.DEAD and not adapter.takes(rule, entry, limits, now):
         raise Skipped.because("it is no longer over the limit")
-    if act is Act.EXPIRE and entry.native_state == "pending":
+    if act is Verb.EXPIRE and entry.native_state == "pending":
         return (yield from _drop(entry, now))
-    if act is Act.EXPIRE:
+    if act is Verb.EXPIRE:
         raise Skipped.because("only requests, pending VMs and orphaned records expire")
-    if act is Act.RETRY:
+    if act is Verb.RETRY:
         return (yield from _retry(entry))
     in_zset = entry.state == State.DEAD or entry.queue == CREATE_QUEUE
-    if act is Act.DISCARD and (in_zset or entry.queue in TASKS):
+    if act is Verb.DISCARD and (in_zset or entry.queue in TASKS):
         return _remove(entry)
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
         raise Skipped.because("a task can only be discarded")
-    if act is Act.BURY:
+    if act is Verb.BURY:
         return (yield from _bury(entry, now, limits, reason or "buried by an operator"))
-    if act is Act.DISCARD and entry.state == State.DONE:
+    if act is Verb.DISCARD and entry.state == State.DONE:
         return _remove(entry)
     return _complete(entry)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._model.values import NO_STATE, State
+from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
-from qdeck.adapters.model import NO_QUEUE, Act, Entry, Kind, Seen, Source, age_s
+from qdeck.adapters.model import NO_QUEUE, Entry, Kind, Seen, Source, age_s
 from qdeck.adapters.plans import Rule
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.vmpooler.keys import CREATE_QUEUE, REQUEST_QUEUE, SETS, TASKS, pool_key, vm_key
@@ -32,36 +33,36 @@ RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, nat
 _OVER: Final = "for {age} (limit {limit})"
 _OF_POOLS: Final = (
     Rule(
-        name="pending_too_old", states=(State.DELAYED,), verb=Act.BURY, without_dlq=Act.EXPIRE,
+        name="pending_too_old", states=(State.DELAYED,), verb=Verb.BURY, without_dlq=Verb.EXPIRE,
         setting="max_pending_age", reason=f"pending {_OVER}",
     ),
     Rule(
-        name="ready_too_old", states=(State.READY,), verb=Act.COMPLETE, setting="max_ready_age",
+        name="ready_too_old", states=(State.READY,), verb=Verb.COMPLETE, setting="max_ready_age",
         where='age>{}ms tag:"request:*"', reason=f"ready {_OVER}",
     ),
     Rule(
-        name="ready_too_old", states=(State.READY,), verb=Act.COMPLETE, setting="max_ready_age_pool",
+        name="ready_too_old", states=(State.READY,), verb=Verb.COMPLETE, setting="max_ready_age_pool",
         where='age>{}ms -tag:"request:*"', reason=f"ready {_OVER}",
     ),
     Rule(
-        name="done_too_old", states=(State.DONE,), verb=Act.DISCARD, setting="max_completed_age",
+        name="done_too_old", states=(State.DONE,), verb=Verb.DISCARD, setting="max_completed_age",
         reason=f"completed {_OVER}",
     ),
 )  # fmt: skip
 _OF_REQUESTS: Final = (
     Rule(
-        name="request_too_old", states=(State.RUNNING, State.READY), verb=Act.EXPIRE, setting="max_request_age",
+        name="request_too_old", states=(State.RUNNING, State.READY), verb=Verb.EXPIRE, setting="max_request_age",
         reason="requested {age} ago (limit {limit})",
     ),
 )  # fmt: skip
 _OF_ALL: Final = (
     Rule(
-        name="orphaned_records", states=(NO_STATE,), verb=Act.EXPIRE, setting="max_orphaned_age",
+        name="orphaned_records", states=(NO_STATE,), verb=Verb.EXPIRE, setting="max_orphaned_age",
         reason="in no set of its pool; made {age} ago (limit {limit})",
     ),
-    Rule(name="dead_too_old", states=(State.DEAD,), verb=Act.DISCARD, setting="dlq_ttl", reason=f"dead {_OVER}"),
+    Rule(name="dead_too_old", states=(State.DEAD,), verb=Verb.DISCARD, setting="dlq_ttl", reason=f"dead {_OVER}"),
     Rule(
-        name="dead_too_many", states=(State.DEAD,), verb=Act.DISCARD, setting="dlq_max_entries", rank=True,
+        name="dead_too_many", states=(State.DEAD,), verb=Verb.DISCARD, setting="dlq_max_entries", rank=True,
         reason="more dead letters than {limit}; dead for {age}",
     ),
 )  # fmt: skip

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck._model.reasons import Caution, CautionCode
+from qdeck._model.words import Verb
 from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Change
-from qdeck.adapters.model import Act, Entry, Skipped
+from qdeck.adapters.model import Entry, Skipped
 from qdeck.adapters.vmpooler.keys import DATA_TTL_S, pool_key, request_key
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ def delivered_key(request: str, alias: str, pool: str) -> bytes:
     return raw_of(f"vmpooler__{request}__{alias}__{pool}")
 
 
-def end_request(act: Act, entry: Entry, now: int) -> Program[Change]:
+def end_request(act: Verb, entry: Entry, now: int) -> Program[Change]:
     """Return the change that deletes a request (cancel) or lets it fail because it is too old (expire)."""
     request, seen = entry.id, entry.seen
     record = request_key(raw_of(request))
     wanted, ttl = yield with_errors((b"HGET", record, b"requested"), (b"TTL", record))
     if seen.score is None or is_error(wanted):
         raise Skipped.because("it has already ended")
-    deletes = act is Act.CANCEL
+    deletes = act is Verb.CANCEL
     status, ttl_s = (b"deleted", DELETED_TTL_S) if deletes else (b"failed", DATA_TTL_S)
     ends = b"%d" % (now + ttl_s * 1000)
     done = [

@@ -1,7 +1,7 @@
 """minq for qdeck: `minq:queues`, per queue a list `wait` and a sorted set `failed` of ids, a hash for each job."""
 
 from qdeck.adapters import (
-    GUARD, NO_QUEUE, THERE, Act, Adapter, Capability, CapabilityCode, Change, End, Entry, Feature, Kind,
+    GUARD, NO_QUEUE, THERE, Verb, Adapter, Capability, CapabilityCode, Change, End, Entry, Feature, Kind,
     Look, Outcome, QueueRow, Rule, Skipped, Source, State, with_errors, try_all, cells, change_each, is_error, raw_of, text_of,
 )  # fmt: skip
 
@@ -43,15 +43,15 @@ class Minq(Adapter):
             return Capability(code=code, note=note)
 
         return {
-            Act.RETRY: Capability(states=(State.DEAD,)),
-            Act.DISCARD: Capability(states=(State.READY, State.DEAD)),
-            Act.BURY: no("minq does not record which jobs run, so there are none to bury", CapabilityCode.NO_SUCH_STATE),
-            Act.REQUEUE: no("minq does not record which jobs run, so none can be put back", CapabilityCode.NO_SUCH_STATE),
-            Act.RUN: no("minq delays no jobs: what waits runs as soon as it can", CapabilityCode.NO_SUCH_STATE),
-            Act.CANCEL: no("minq keeps no cancelled jobs; discard removes one"),
-            Act.COMPLETE: no("minq keeps no jobs that are done"),
-            Act.EXPIRE: no("minq jobs do not expire"),
-            Act.REPRIORITISE: no("minq has no priorities"),
+            Verb.RETRY: Capability(states=(State.DEAD,)),
+            Verb.DISCARD: Capability(states=(State.READY, State.DEAD)),
+            Verb.BURY: no("minq does not record which jobs run, so there are none to bury", CapabilityCode.NO_SUCH_STATE),
+            Verb.REQUEUE: no("minq does not record which jobs run, so none can be put back", CapabilityCode.NO_SUCH_STATE),
+            Verb.RUN: no("minq delays no jobs: what waits runs as soon as it can", CapabilityCode.NO_SUCH_STATE),
+            Verb.CANCEL: no("minq keeps no cancelled jobs; discard removes one"),
+            Verb.COMPLETE: no("minq keeps no jobs that are done"),
+            Verb.EXPIRE: no("minq jobs do not expire"),
+            Verb.REPRIORITISE: no("minq has no priorities"),
         }
 
     def rows(self, now):
@@ -126,7 +126,7 @@ class Minq(Adapter):
                 name="dead_too_old",
                 states=(State.DEAD,),
                 setting="dlq_ttl",
-                verb=Act.DISCARD,
+                verb=Verb.DISCARD,
                 reason="failed {age} ago (limit {limit})",
             )
         ]
@@ -164,7 +164,7 @@ class Minq(Adapter):
             out = cells.score(seen.key, seen.member, before=seen.score, after=None)
         else:
             out = cells.take(seen.key, seen.member, End.RIGHT, seen.at)
-        if act == Act.RETRY:
+        if act == Verb.RETRY:
             if was[0] is None:
                 raise Skipped.because(f"{entry.problem}: a worker could not run it")
             guards = [cells.field(job, name, value) for name, value in zip(FIELDS, was, strict=True) if name != b"error"]
