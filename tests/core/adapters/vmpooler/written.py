@@ -58,5 +58,6 @@ def dead(raw: redis.Redis, kind: str, vm: str, ago_s: int = 60, **facts: object)
 
 def request(raw: redis.Redis, name: str = "req-123456", **fields: str) -> None:
     """A request in progress."""
-    raw.hset(f"vmpooler__odrequest__{name}", mapping={"requested": "centos-7:centos-7:20", **fields})
+    for field, value in {"requested": "centos-7:centos-7:20", **fields}.items():
+        raw.hset(f"vmpooler__odrequest__{name}", field, value)
     raw.zadd("vmpooler__provisioning__processing", {name: int(time.time()) - 60})
