@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -29,7 +29,18 @@ dead = VerbGroup(
     """,
     examples=("qdeck dead --group", "qdeck dead retry --where 'error:Timeout*' --rate 5/s --sample 10 --yes"),
 )
+_KINDS: Final = ("pending", "clone", "ready", "tasks")
+kind_option = click.option(
+    "--kind", type=click.Choice(_KINDS), metavar="KIND",
+    help=f"Only dead letters of VMPooler of this kind: {', '.join(_KINDS)}.",
+)  # fmt: skip
 _TEXT = 200  # characters of a message or a payload in a cell
+
+
+def _of_kind(where: str, kind: str | None) -> str:
+    """Return a filter, restricted to a kind of dead letters."""
+    check_filter(where)
+    return where if kind is None else f'tag:"kind:{kind}"' + (f" ({where})" if where else "")
 
 
 def _records(
@@ -71,15 +82,18 @@ def _records(
     "queue", shell_complete=suggesting("queues"), required=False, help="Only this queue. Default: all queues."
 )
 @where_option
+@kind_option
 @click.option("--group", is_flag=True, help="List groups by error class and message shape.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most this many. Default: all.")
 @click.pass_context
-def list_dead(ctx: click.Context, queue: str | None, where: str, limit: int | None, *, group: bool) -> None:
+def list_dead(
+    ctx: click.Context, queue: str | None, where: str, limit: int | None, kind: str | None, *, group: bool
+) -> None:
     """List the dead letters of a queue or of all queues, newest first.
 
     Exit code 1: a queue cannot be read.
     """
-    check_filter(where)
+    where = _of_kind(where, kind)
     if group:
         ctx.exit(_list_groups(queue, where, limit))
     given = settings()
@@ -163,20 +177,23 @@ def _group_cells(group: Group, reader: Reader) -> list[str]:
     "--sample", type=click.IntRange(min=1), metavar="N", help="Retry this many first; the rest only if they succeed."
 )
 @priority_option
-def retry(queue: str | None, **options: Any) -> None:
+@kind_option
+def retry(queue: str | None, kind: str | None, where: str, **options: Any) -> None:
     """Retry dead letters.
 
     They get all their attempts again and keep their history. With --rate or --sample this is a redrive: it stops by
     itself when the jobs die again.
     """
-    act("retry", queue, **options)
+    act("retry", queue, where=_of_kind(where, kind), **options)
 
 
 @dead.command("discard", cls=CliCommand, examples=("qdeck dead discard --where 'failed>30d' --yes",))
 @act_options
-def discard(queue: str | None, **options: Any) -> None:
+@kind_option
+def discard(queue: str | None, kind: str | None, where: str, **options: Any) -> None:
     """Discard dead letters with their records."""
-    act("discard", queue, states=() if options["plan_ref"] else ("dead",), **options)
+    states = () if options["plan_ref"] else ("dead",)
+    act("discard", queue, where=_of_kind(where, kind), states=states, **options)
 
 
 @dead.command("export", cls=CliCommand, examples=("qdeck dead export --where 'error:Timeout*' > dead.jsonl",))
@@ -187,13 +204,14 @@ def discard(queue: str | None, **options: Any) -> None:
 @click.option(
     "--id", "ids", shell_complete=suggesting("jobs"), multiple=True, metavar="ID", help="Only this job; repeatable."
 )
+@kind_option
 @click.pass_context
-def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ...]) -> None:
+def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ...], kind: str | None) -> None:
     """Export dead letters to stdout, one line of JSON each.
 
     Exit code 1: a queue cannot be read.
     """
-    check_filter(where)
+    where = _of_kind(where, kind)
     given = settings()
     wanted = where
     if ids:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from qdeck._model.values import JobRecord, QueueRef
     from qdeck._redis import AsyncClient
     from qdeck._redis.commands import Program
+    from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.model import Entry
 
 
 _NEWEST: Final = 1 << 62
@@ -35,6 +37,8 @@ async def dead_letters(readers: SharedReaders, client: AsyncClient, queue: str |
     known = [*own, *(row for row in (await readers.snapshot()).queues if not row.has(Feature.ORDER))]
     wanted = None if queue is None else named((row.ref for row in known), queue)
     rows = [row for row in known if wanted is None or row.ref in wanted]
+    if queue is not None and (not rows or ":" in queue) and (kind := await _of_kind(readers, queue, limit)):
+        return kind
     if queue is not None and not rows:
         near = difflib.get_close_matches(queue, [row.name for row in known], 1)
         hint = f"Did you mean {near[0]!r}?" if near else "Get /api/v1/queue/health to list the queues."
@@ -53,6 +57,20 @@ async def dead_letters(readers: SharedReaders, client: AsyncClient, queue: str |
     broken = [(row.ref, row.problem) for row in rows if row.problem is not None]
     unreadable = [{"adapter": ref.adapter, "queue": ref.name, "error": problem.text} for ref, problem in broken]
     return {"queue": queue, "limit": limit, "total": total, "entries": entries, "unreadable": unreadable}
+
+
+async def _of_kind(readers: SharedReaders, word: str, limit: int) -> dict[str, Any] | None:
+    """Return the newest dead letters of a kind, such as `pending` of VMPooler; None for another word."""
+    for adapter in readers.jobs.adapters.shown:
+        if adapter.is_there and (kind := adapter.dead_kind(word)):
+            found, total = await readers.jobs.run(_read_kind(adapter, kind, limit))
+            return {"queue": word, "limit": limit, "total": total, "entries": [*map(entry, found)], "unreadable": []}
+    return None
+
+
+def _read_kind(adapter: Adapter, kind: str, limit: int) -> Program[tuple[list[Entry], int]]:
+    now = yield from reads.clock()
+    return (yield from adapter.dead_of_kind(kind, limit, now))
 
 
 async def _newest(client: AsyncClient, queues: Sequence[QueueRef]) -> list[tuple[QueueRef, int]]:

@@ -186,6 +186,14 @@ class Adapter(ABC):
         yield from ()  # reads nothing, but is a program
         return []
 
+    def dead_kind(self, word: str) -> str:
+        """Return the kind of dead letters that a word names, where they are stored by kind; empty for none."""
+        return ""
+
+    def dead_of_kind(self, kind: str, most: int, now: int) -> Program[tuple[list[Entry], int]]:
+        """Return the newest dead letters of a kind, and how many there are of it."""
+        raise NotImplementedError
+
     def workers(self, now: int) -> Program[list[WorkerRow]]:
         """Return the workers that register themselves for the queues of this adapter."""
         yield from ()  # reads nothing, but is a program

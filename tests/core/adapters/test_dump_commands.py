@@ -127,14 +127,14 @@ def test_dead_letters(ask: Callable[..., Any]) -> None:
     network = ("RuntimeError", "network timeout talking to vcenter", AT)
     template = ("RuntimeError", "template tpl/centos7 does not exist", AT)
     clones = [
-        ("od-badx", "centos-7", "clone", *network, 0, AGE),
-        ("od-bady", "centos-7", "clone", *network, 1, AGE),
-        ("sad-clone", "centos-7", "clone", *template, 0, AGE),
+        ("od-badx", "centos-7", "clone", *network, 1, AGE),
+        ("od-bady", "centos-7", "clone", *network, 2, AGE),
+        ("sad-clone", "centos-7", "clone", *template, 1, AGE),
     ]
     assert sorted(some(one, *LETTER) for one in ask(FAILURES, "dead")) == clones
     late = [
         ("brisk-heron", "centos-7", "pending", "Timeout", "connect timeout", AT, None, AGE),
-        ("calm-otter", "centos-7", "ready", "RuntimeError", "VM became unreachable in ready queue", AT, 0, AGE),
+        ("calm-otter", "centos-7", "ready", "RuntimeError", "VM became unreachable in ready queue", AT, 1, AGE),
     ]
     found = ask(FINAL, "dead")
     assert sorted((some(one, *LETTER) for one in found), key=lambda one: str(one[0])) == sorted([*late, *clones])

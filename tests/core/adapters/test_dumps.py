@@ -66,8 +66,8 @@ def test_dead_letters_field_by_field(url: str, raw: redis.Redis) -> None:
     assert set(dead) == {"od-badx", "od-bady", "sad-clone", "brisk-heron", "calm-otter"}
     letter = dead["od-bady"]
     assert (letter.error, letter.message) == ("RuntimeError", "network timeout talking to vcenter")
-    assert (letter.attempts, letter.queue_from, letter.failed_ms) == (1, "clone", WRITTEN)
-    assert set(letter.tags) == {"request:req-1", "alias:el7"}
+    assert (letter.attempts, letter.queue_from, letter.failed_ms) == (2, "clone", WRITTEN)
+    assert set(letter.tags) == {"kind:clone", "request:req-1", "alias:el7"}
     assert dead["brisk-heron"].attempts is None  # a timeout without a request has no count
 
 

@@ -48,16 +48,19 @@ from qdeck.adapters.vmpooler.keys import (
     SETS,
     TASKS,
     group_of,
+    kind_of,
     pool_key,
-    read_letter,
 )
 from qdeck.adapters.vmpooler.read import (
     STATE_OF,
+    count_items,
     dead_sources,
+    each_letter,
     fill_letters,
     fill_requests,
     fill_tasks,
     fill_vms,
+    queue_of_letter,
     read_vms,
     since_of,
 )
@@ -257,10 +260,11 @@ class VmPooler(Adapter):
         sources = yield from dead_sources()
         calls: list[Command] = []
         for source in sources:
-            is_hash = source.kind is Kind.HASH
-            calls.append((b"HLEN" if is_hash else b"ZCARD", source.key))
-            calls.append((b"HLEN", source.key) if is_hash else (b"ZRANGE", source.key, -1, -1, b"WITHSCORES"))
+            if source.kind is not Kind.HASH:
+                calls += [(b"ZCARD", source.key), (b"ZRANGE", source.key, -1, -1, b"WITHSCORES")]
         replies = yield from reads.try_all(calls)
+        if sources[-1].kind is Kind.HASH:
+            replies += yield from count_items(sources[-1].key)
         mark = [str(reply) if is_error(reply) else reply for reply in replies]
         if self._letters[0] == mark:
             return self._letters[1]
@@ -273,6 +277,25 @@ class VmPooler(Adapter):
             count.update(part)
         self._letters = (mark, count)
         return count
+
+    def dead_kind(self, word: str) -> str:
+        """Return the dead-letter queue of the document that a word names."""
+        return kind_of(word)
+
+    def dead_of_kind(self, kind: str, most: int, now: int) -> Program[tuple[list[Entry], int]]:
+        """Return the newest dead letters of one of its four keys, and how many there are."""
+        source = next(one for one in (yield from dead_sources()) if one.native_state == f"dlq:{kind}")
+        raws: list[Raw] = []
+        place: str | None = ""
+        is_hash = source.kind is Kind.HASH
+        while place is not None and (is_hash or len(raws) < most):
+            some, place = yield from read_slice(source, place, min(most, 1000))
+            raws += some
+        entries = fill_letters(raws, now)
+        if is_hash:  # in any order
+            entries.sort(key=lambda one: one.since_ms or 0, reverse=True)
+        [size] = [len(entries)] if is_hash else (yield from reads.try_all([(b"ZCARD", source.key)]))
+        return entries[:most], reads.number(size) or 0
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the sets of a pool, or the keys of requests and tasks; and the dead letters."""
@@ -358,18 +381,13 @@ class VmPooler(Adapter):
         return (yield from together(programs, Skipped))
 
 
-def _queue_of(raw: Raw) -> str:
-    pool = read_letter(raw.member if raw.value is None else raw.value).facts.get("pool")
-    return pool if isinstance(pool, str) and pool else raw.source.native_state
-
-
 def _by_queue(source: Source) -> Program[Counter[str]]:
     """Count the dead letters of a set by pool."""
     count: Counter[str] = Counter()
     place: str | None = ""
     while place is not None:
         raws, place = yield from read_slice(source, place, 1000)
-        count.update(_queue_of(raw) for raw in raws)
+        count.update(map(queue_of_letter, each_letter(raws)))
     return count
 
 

@@ -27,6 +27,7 @@ from qdeck.adapters.vmpooler.keys import (
     TASKS,
     pool_key,
     request_key,
+    task_items,
     vm_key,
 )
 from qdeck.adapters.vmpooler.purge import ORPHAN, expire_orphan
@@ -62,8 +63,9 @@ def build(adapter: Adapter, act: Verb, entry: Entry, context: Context, reason: s
         raise Skipped.because("only requests, pending VMs and orphaned records expire")
     if act is Verb.RETRY:
         return (yield from _retry(entry))
-    in_zset = entry.state == State.DEAD or entry.queue == CREATE_QUEUE
-    if act is Verb.DISCARD and (in_zset or entry.queue in TASKS):
+    if act is Verb.DISCARD and entry.state == State.DEAD and entry.seen.value is not None:
+        return (yield from remove_item(entry))
+    if act is Verb.DISCARD and (entry.state == State.DEAD or entry.queue == CREATE_QUEUE or entry.queue in TASKS):
         return _remove(entry)
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
         raise Skipped.because("a task can only be discarded")
@@ -76,9 +78,7 @@ def build(adapter: Adapter, act: Verb, entry: Entry, context: Context, reason: s
 
 def _remove(entry: Entry) -> Change:
     seen = entry.seen
-    if seen.value is not None:
-        cell = cells.field(seen.key, seen.member, seen.value, None)
-    elif seen.score is not None:
+    if seen.score is not None:
         cell = cells.score(seen.key, seen.member, seen.score, None)
     else:
         cell = cells.member(seen.key, seen.member, THERE, None)
@@ -88,6 +88,18 @@ def _remove(entry: Entry) -> Change:
         effect=f"removed from {seen.key.decode('utf-8', 'replace')}",
         caution=_VM_STAYS if entry.state == State.DONE else None,
     )
+
+
+def remove_item(entry: Entry) -> Program[Change]:
+    """Remove one failed task from the list of its type, and the type with its last one."""
+    key, name, item = entry.seen.key, entry.seen.member, entry.seen.value or b""
+    [value] = yield with_errors((b"HGET", key, name))
+    items = [] if is_error(value) or value is None else task_items(value)
+    if item not in items:
+        raise Skipped(SkipCode.GONE, text_of(key))
+    items.remove(item)
+    rest = b"[" + b",".join(items) + b"]" if items else None
+    return Change(id=entry.id, cells=(cells.field(key, name, value, rest),), effect=f"removed from {text_of(key)}")
 
 
 def _complete(entry: Entry) -> Change:

@@ -24,7 +24,7 @@ from qdeck.adapters.health_numbers import measure
 from qdeck.adapters.model import AdapterHealth, Kind, Source, age_s
 from qdeck.adapters.paging import read_slice
 from qdeck.adapters.times import iso, read_ms
-from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, vm_key
+from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, task_items, vm_key
 from qdeck.adapters.vmpooler.purge import read_orphans
 
 if TYPE_CHECKING:
@@ -240,9 +240,9 @@ def read_letters() -> Program[dict[str, int | None]]:
     """Return the number of dead letters of each kind."""
     replies = yield from reads.try_all([(b"ZCARD", key) for key in DEAD.values()])
     found = {kind: reads.number(size) for kind, size in zip(DEAD, replies, strict=True)}
-    if found["tasks"] is None:  # the page on queue reliability makes a hash of it
-        [size] = yield from reads.try_all([(b"HLEN", DEAD["tasks"])])
-        found["tasks"] = reads.number(size)
+    if found["tasks"] is None:  # the page on queue reliability makes a hash of it: type → list
+        [values] = yield from reads.try_all([(b"HVALS", DEAD["tasks"])])
+        found["tasks"] = None if is_error(values) else sum(len(task_items(value)) for value in values)
     return found
 
 

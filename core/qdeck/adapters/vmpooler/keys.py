@@ -108,6 +108,25 @@ def is_permanent(error: object, message: object) -> bool:
     return error in _PERMANENT_CLASSES or _PERMANENT_MESSAGE.search(message) is not None
 
 
+def kind_of(word: str) -> str:
+    """Return the kind of dead letters that a word names: itself, with `dlq:`, or as its key; empty for none."""
+    kind = word.removeprefix("vmpooler__dlq__").removeprefix("dlq:")
+    return kind if kind in DEAD else ""
+
+
+def kind_tag(kind: str) -> str:
+    """Return the tag of the dead letters of a kind."""
+    return f"kind:{kind}"
+
+
+def task_items(value: bytes) -> list[bytes]:
+    """Return the failed tasks of one type: the items of a JSON list, each as it is written; other text is one."""
+    try:
+        return [bytes(item) for item in msgspec.json.decode(value, type=list[msgspec.Raw])]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [value]
+
+
 def json_object(raw: bytes) -> dict[str, Any] | None:
     """Return a JSON object; None for other bytes."""
     try:

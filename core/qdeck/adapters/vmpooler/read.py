@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import digits, score_ms, whole
 from qdeck._model import payload
@@ -23,17 +25,21 @@ from qdeck.adapters.vmpooler.keys import (
     REQUEST_QUEUE,
     REQUESTS,
     SETS,
+    Letter,
     active_key,
     is_permanent,
+    json_object,
+    kind_tag,
     pool_key,
     read_letter,
     read_task,
     request_key,
+    task_items,
     vm_key,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from qdeck._redis.commands import Program
 
@@ -221,33 +227,62 @@ def _task(queue: str, raw: Raw, now: int) -> Entry:
 
 def fill_letters(raws: Sequence[Raw], now: int) -> list[Entry]:
     """Return dead letters, each in the queue of its pool; one without a pool is in a queue of its set."""
-    return [_letter(raw, now) for raw in raws]
+    return [_letter(raw, now) for raw in each_letter(raws)]
+
+
+def each_letter(raws: Iterable[Raw]) -> Iterator[Raw]:
+    """Yield dead letters one by one: a field of the fourth key is a type of task, and its value a list of failures."""
+    for raw in raws:
+        for item in (None,) if raw.value is None else task_items(raw.value):
+            yield raw if item is None else msgspec.structs.replace(raw, value=item)
+
+
+def queue_of_letter(raw: Raw) -> str:
+    """Return the queue of a dead letter: its pool, or that of its set."""
+    pool = _facts_of(raw).facts.get("pool")
+    return pool if isinstance(pool, str) and pool else raw.source.native_state
+
+
+def _facts_of(raw: Raw) -> Letter:
+    if raw.value is None:
+        return read_letter(raw.member)
+    facts = json_object(raw.value) or {}
+    name = facts.get("vm")
+    # Without facts it is the task as it stood in its set, such as `vm:10`, or any text.
+    return Letter(name if isinstance(name, str) and name else text_of(raw.value).strip('"') or "empty", facts)
 
 
 def _letter(raw: Raw, now: int) -> Entry:
     kind = raw.source.native_state.removeprefix("dlq:")
-    letter = read_letter(raw.member if raw.value is None else raw.value)
-    facts, vm, problem = letter.facts, letter.vm, letter.problem
-    if raw.value is not None:  # a hash: what failed, by its kind
-        vm, problem = text_of(raw.member), None
+    letter = _facts_of(raw)
+    facts, vm = letter.facts, letter.vm
     at = score_ms(raw.score, 1000)
     failed = read_ms(facts.get("failed_at")) if isinstance(facts.get("failed_at"), str) else None
-    pool, retries = facts.get("pool"), facts.get("retry_count")
+    retries = whole(facts.get("retry_count"))
     since = at if at is not None else failed
     message = facts.get("error_message")
     known = {name: facts[name].encode() for name in ("request_id", "pool_alias") if isinstance(facts.get(name), str)}
-    tags = (*_tags(known), *([PERMANENT] if is_permanent(facts.get("error_class"), message) else []))
+    permanent = [PERMANENT] if is_permanent(facts.get("error_class"), message) else []
     stamp = "" if at is None else f"{at // 1000}:"
     return Entry(
-        id=vm, key=f"{_NAME}/dlq:{kind}/{vm}:{stamp}{short(raw.member)}", adapter=_NAME,
-        queue=pool if isinstance(pool, str) and pool else f"dlq:{kind}", state=State.DEAD,
-        native_state=raw.source.native_state, seen=raw.seen(), since_ms=since, age_s=age_s(now, since),
-        failed_ms=failed or at, queue_from=str(facts.get("queue_from") or kind), tags=tags,
-        error=str(facts.get("error_class") or "Error"), problem=problem,
-        message=payload.mask_text(message) if isinstance(message, str) else problem,
-        attempts=whole(retries),
+        id=vm, key=f"{_NAME}/dlq:{kind}/{vm}:{stamp}{short(raw.value or raw.member)}", adapter=_NAME,
+        queue=queue_of_letter(raw), state=State.DEAD, native_state=raw.source.native_state, seen=raw.seen(),
+        task=None if raw.value is None else text_of(raw.member), since_ms=since, age_s=age_s(now, since),
+        failed_ms=failed or at, queue_from=str(facts.get("queue_from") or kind),
+        tags=(kind_tag(kind), *_tags(known), *permanent), error=str(facts.get("error_class") or "Error"),
+        problem=letter.problem, message=payload.mask_text(message) if isinstance(message, str) else letter.problem,
+        attempts=None if retries is None else retries + 1,
         body=codec.encode_json(facts) if facts else raw.value if raw.value is not None else raw.member,
     )  # fmt: skip
+
+
+def count_items(key: bytes) -> Program[list[Any]]:
+    """Return the number of failed tasks in the hash of them, and the size of each field, which tells a change."""
+    [names] = yield from reads.try_all([(b"HKEYS", key)])
+    if is_error(names):
+        return [names, None]
+    sizes = yield from reads.try_all([(b"HSTRLEN", key, name) for name in names])
+    return [len(names), sizes]
 
 
 def dead_sources() -> Program[list[Source]]:
