@@ -72,7 +72,7 @@ class Heartbeat:
         self._thread.join(timeout=10)
         worker = str(self._describe()["id"])
         with contextlib.suppress(QdeckError):
-            self._client.run(_unregister(worker))
+            self._client.run(unregister(worker))
         self._client.close()
 
     def _interval(self) -> float:
@@ -175,7 +175,7 @@ class Heartbeat:
         state = self._describe() | {"heartbeat_ms": self.now_ms()}
         try:
             request = self._client.run(
-                _publish(str(state["id"]), codec.encode_json(state), codec.encode_json(self._tasks()))
+                publish(str(state["id"]), codec.encode_json(state), codec.encode_json(self._tasks()))
             )
         except QdeckError:
             return
@@ -183,7 +183,8 @@ class Heartbeat:
         self._on_request(request)
 
 
-def _publish(worker: str, text: bytes, tasks: bytes) -> Program[str]:
+def publish(worker: str, text: bytes, tasks: bytes) -> Program[str]:
+    """Register a worker, and return what an operator requested of it; empty for nothing."""
     replies = yield with_errors(
         (b"HSET", keys.WORKERS, worker, text),
         (b"HGET", keys.CONTROL, worker),
@@ -193,7 +194,8 @@ def _publish(worker: str, text: bytes, tasks: bytes) -> Program[str]:
     return replies[1].decode() if isinstance(replies[1], bytes) else ""
 
 
-def _unregister(worker: str) -> Program[None]:
+def unregister(worker: str) -> Program[None]:
+    """Remove a worker from the list of workers."""
     yield with_errors(
         *((b"HDEL", key, worker) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode()
     )

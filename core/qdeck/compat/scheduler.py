@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
+import socket
 import threading
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from qdeck._engine import codec, keys, programs, scripts, signatures, transitions
 from qdeck._engine.job_ids import check_id
-from qdeck._errors import InvalidOption
+from qdeck._errors import InvalidOption, QdeckError
 from qdeck._queue_names import QueueName
 from qdeck._redis import Endpoint, SyncClient, reads
 from qdeck._task_options import Priority, read_due, read_duration, read_priority
+from qdeck._worker.heartbeat import IDLE_PRESENCE_S, publish, unregister
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -69,7 +73,12 @@ class QueueManager:
         return f"<QueueManager {self._client.endpoint} {self.queue}>"
 
     def close(self) -> None:
-        """Close this thread's connection."""
+        """Close this thread's connection, and remove it from the list of workers."""
+        worker = getattr(self._local, "registered", None)
+        if worker is not None:
+            self._local.registered = None
+            with contextlib.suppress(QdeckError):
+                self._client.run(unregister(worker))
         self._client.close()
 
     def enqueue(self, job_id: str, priority: int | str = Priority.NORMAL) -> bool:
@@ -85,8 +94,11 @@ class QueueManager:
     def dequeue(self) -> str | None:
         """Lease the most urgent job, of equals the one that waits longest, for an hour as `unassigned`.
 
-        Return None when nothing is due. A job without a heartbeat for that long is given to another worker.
+        Return None when nothing is due, or an operator asked this worker to be quiet or to stop. A job without a
+        heartbeat for that long is given to another worker.
         """
+        if self._register():
+            return None
         poll = self._poll(free_slots=1)
         if poll.deadline_ms and poll.deadline_ms <= poll.now_ms:
             self._client.run(programs.call(transitions.reap(self.queue)))
@@ -122,10 +134,13 @@ class QueueManager:
             raise InvalidOption(f"worker_id is {worker_id!r}", hint="Give the name of who processes the job.")
         worker = re.sub(r"[^A-Za-z0-9._:-]", "-", worker_id)[:100] or UNASSIGNED
         length: Arg = "" if lease is None else max(100, read_duration("lease", lease))
+        self._local.worker = worker
+        self._register()
         return self._own(job_id, worker, length)
 
     def heartbeat(self, job_id: str) -> bool:
         """Renew the lease of a job; return False when another worker has it by now."""
+        self._register()
         token = self._token(job_id)
         if token is None:
             return False
@@ -166,6 +181,26 @@ class QueueManager:
     def get_stats(self) -> Stats:
         """Return how many jobs wait, are delayed, are processed, and are dead."""
         return self._client.run(_stats(self.queue))
+
+    def _register(self) -> str:
+        """List this thread as a worker every 20 s, else its queue looks as if nobody served it; return what an operator
+        requested of it.
+        """
+        local, worker = self._local, getattr(self._local, "worker", None) or self._consumer
+        now, before = time.monotonic(), getattr(local, "registered", None)
+        if before == worker and now - local.registered_at < IDLE_PRESENCE_S:
+            return str(local.request)
+        if before not in (None, worker):
+            self._client.run(unregister(before))
+        now_ms = self._now_ms()
+        about = {
+            "id": worker, "host": socket.gethostname(), "pid": os.getpid(), "queues": [self.queue], "concurrency": 1,
+            "state": "running", "heartbeat_ms": now_ms,
+        }  # fmt: skip
+        program = publish(worker, codec.encode_json(about), codec.encode_json([TASK]))
+        local.request = self._client.run(program)
+        local.registered, local.registered_at = worker, now
+        return str(local.request)
 
     def _put(self, job_id: str, priority: int | str, due_ms: int | None) -> bool:
         number, template, body = _record(check_id(job_id), priority)

@@ -12,6 +12,7 @@ import pytest
 
 import qdeck
 from qdeck._engine import codec
+from qdeck.admin import Code, Reader, Writer
 from qdeck.compat.scheduler import TASK, JobPriority, QueueManager
 from support.waiting import wait_until
 
@@ -332,3 +333,41 @@ def test_who_processes_a_job_has_a_name(manager: QueueManager) -> None:
     with pytest.raises(qdeck.InvalidOption):
         manager.mark_processing("a", None)  # type: ignore[arg-type]  # that is what is tested
     assert manager.mark_processing("a", "worker-1")
+
+
+def unserved(url: str) -> list[str]:
+    with Reader(url) as reader:
+        return [one.text for one in reader.snapshot().findings if one.code == Code.NO_WORKER]
+
+
+def test_a_loop_counts_as_a_worker(url: str, manager: QueueManager) -> None:
+    """With a job leased, and between two jobs with one that is due later."""
+    for job_id in ("first", "second"):
+        manager.enqueue(job_id)
+    assert unserved(url) == ["no live worker for scheduler:actions, 2 jobs waiting"]
+    assert manager.dequeue() == "first"
+    assert unserved(url) == []
+    assert manager.mark_processing("first", "worker-7", lease=90)
+    with Reader(url) as reader:
+        assert [(row.id, row.alive, dict(row.queues)) for row in reader.workers()] == [
+            ("worker-7", True, {"scheduler:actions": 1})
+        ]
+    manager.mark_completed("first")
+    manager.enqueue_delayed("second", datetime.now(UTC) + timedelta(hours=1))
+    assert unserved(url) == []
+    manager.close()
+    assert unserved(url) == ["no live worker for scheduler:actions, 1 job waiting"]
+
+
+def test_an_operator_may_ask_a_loop_to_be_quiet(url: str, manager: QueueManager) -> None:
+    manager.enqueue("one")
+    with Writer(url) as writer:
+        assert manager.dequeue() == "one"
+        [worker] = writer.workers()
+        manager.requeue("one")
+        writer.order_worker(worker.id, "quiet")
+        manager._local.registered_at = -1e9  # the next request comes within 20 s
+        assert manager.dequeue() is None
+        writer.order_worker(worker.id, "resume")
+        manager._local.registered_at = -1e9
+        assert manager.dequeue() == "one"
