@@ -152,6 +152,7 @@ def job(record: JobRecord) -> dict[str, Any]:
         "name": exact(record.name),
         "task": record.task,
         "priority": record.priority,
+        "priority_name": record.priority_name,
         "attempts": record.attempts,
         "crashes": record.crashes,
         "tags": list(record.tags),

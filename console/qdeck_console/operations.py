@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import PRIORITIES, JobRecord, Skip, Verb
+from qdeck.admin import PRIORITY_NAMES, JobRecord, Skip, Verb
 from qdeck_console.format import clock, counted
 from qdeck_console.presenters.line_parts import Naming, name_parts
 from qdeck_console.text import safe_text
@@ -99,8 +99,7 @@ def aim(plan: Plan, *, naming: Naming) -> str:
         return f" to {' ▸ '.join(name_parts(plan.head.target, naming=naming))}"
     if plan.head.priority is None:
         return ""
-    named = {number: name for name, number in PRIORITIES.items()}
-    return f" to {plan.head.priority:,} {named.get(plan.head.priority, '')}".rstrip()
+    return f" to {plan.head.priority:,} {PRIORITY_NAMES.get(plan.head.priority, '')}".rstrip()
 
 
 def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "") -> tuple[str, str, str]:

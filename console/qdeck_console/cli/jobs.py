@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck.admin import counted
+from qdeck.admin import State, counted, local_time
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, read_priority, settings, suggesting
 from qdeck_console.cli.operate import act, act_options, check_filter, state_option, where_option
@@ -58,7 +58,7 @@ def list_jobs(queue: str, states: tuple[str, ...], where: str, limit: int | None
             with JsonList() as out:
                 for record in cut:
                     out.add(documents.job(record))
-        elif not table(_COLUMNS, map(_cells, cut)) and not cut.more:
+        elif not _write_table(cut, with_due=states == (State.DELAYED,)) and not cut.more:
             note("qdeck: no jobs match" if where or states else f"qdeck: no jobs in {queue}")
     if cut.more:
         note(f"qdeck: {counted(limit or 0, 'job')} listed, more exist (--limit {limit})")
@@ -93,6 +93,20 @@ _COLUMNS: Final = (
 )
 
 
+_DUE_AT: Final = 6  # the column before which delayed jobs have theirs
+
+
+def _write_table(records: Iterable[JobRecord], *, with_due: bool) -> int:
+    if not with_due:
+        return table(_COLUMNS, map(_cells, records))
+    columns = (*_COLUMNS[:_DUE_AT], TextColumn("due", right=True), *_COLUMNS[_DUE_AT:])
+    return table(columns, ([*(cells := _cells(one))[:_DUE_AT], _due(one), *cells[_DUE_AT:]] for one in records))
+
+
+def _due(record: JobRecord) -> str:
+    return "-" if record.due_ms is None else local_time(record.due_ms)
+
+
 def _cells(record: JobRecord) -> list[str]:
     error = f"{record.error}: {record.message}" if record.error else ""
     task = f"{record.task or ''} ({record.name})".lstrip() if record.name else record.task or "-"
@@ -101,7 +115,7 @@ def _cells(record: JobRecord) -> list[str]:
         record.id,
         record.state,
         task,
-        number(record.priority),
+        record.priority_text or "-",
         number(record.attempts),
         age(record.age_s),
         record.worker or "",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from qdeck.admin import Feature, byte_size, counted, duration, has_feature, local_time
+from qdeck.admin import PRIORITY_NAMES, Feature, byte_size, counted, duration, has_feature, local_time
 from qdeck_console import documents
 from qdeck_console.cli.output import (
     TextColumn,
@@ -203,7 +203,8 @@ def _rate_text(rate: float) -> str:
 def aim(plan: Plan) -> str:
     """Return what a plan changes, in words: `12 jobs from shop:mail to 50`."""
     head = plan.head
-    to = "" if head.priority is None else f" to {head.priority}"
+    name = PRIORITY_NAMES.get(head.priority or 0)
+    to = "" if head.priority is None else f" to priority {head.priority}{f' ({name})' if name else ''}"
     to = to if head.target is None else f" to {head.target}"
     place = plan.label(head.queues[0]) if len(head.queues) == 1 else f"{len(plan.tail.by_queue):,} queues"
     return f"{counted(plan.count, 'job')} from {place}{to}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck.admin import PRIORITIES, CautionCode, Feature, Verb, has_feature
+from qdeck.admin import PRIORITY_NAMES, CautionCode, Feature, Verb, has_feature
 from qdeck_console import format as fmt
 from qdeck_console.presenters.activity import REACHED
 from qdeck_console.presenters.line_parts import Naming, name_parts
@@ -144,8 +144,8 @@ def _asked(plan: Plan, naming: Naming) -> list[PlanTerm]:
     if plan.head.target:
         rows.append(PlanTerm("to queue", "", _short(plan.head.target, naming)))
     if plan.head.priority is not None:
-        named = {number: name for name, number in PRIORITIES.items()}
-        rows.append(PlanTerm("to", f"{plan.head.priority:,}", named.get(plan.head.priority, "priority")))
+        name = PRIORITY_NAMES.get(plan.head.priority, "priority")
+        rows.append(PlanTerm("to", f"{plan.head.priority:,}", name))
     if plan.verb in _GOES_AWAY:
         size = "".join(text for text, _ in fmt.size(plan.tail.bytes))
         rows.append(PlanTerm("removed", fmt.count(plan.count), f"{size}, with their history", "bad bold"))

@@ -63,7 +63,7 @@ def _task(job: JobRecord, cell: TableCell[int]) -> list[Piece]:
 
 
 def _priority(job: JobRecord, _: TableCell[int]) -> list[Piece]:
-    return fmt.cell(fmt.NONE if job.priority is None else str(job.priority), "muted")
+    return fmt.cell(job.priority_text or fmt.NONE, "muted")
 
 
 def _worker(job: JobRecord, cell: TableCell[int]) -> list[Piece]:
@@ -98,7 +98,7 @@ def _table(state: State) -> Table[JobRecord, int]:
     return Table(
         Column("id", _id_width, lambda job, cell: cell.id(job.id)),
         Column("task", _from(72, 24, 16), _task),
-        Column("prio", lambda room: 5 if waits and room >= 90 else 0, _priority, right=True),
+        Column("prio", lambda room: 8 if waits and room >= 90 else 0, _priority, right=True),
         Column(
             "attempts", lambda room: 0 if ended and room < 100 else 8,
             lambda job, cell: fmt.cell(fmt.count(job.attempts, cell.width), role), right=True,

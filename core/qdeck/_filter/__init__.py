@@ -28,7 +28,7 @@ Meaning:
 from __future__ import annotations
 
 from qdeck._filter.errors import explain
-from qdeck._filter.fields import FIELDS, PRIORITIES, STATES, Field, FieldKind, Record
+from qdeck._filter.fields import FIELDS, PRIORITIES, PRIORITY_NAMES, STATES, Field, FieldKind, Record
 from qdeck._filter.filter import Filter, parse
 from qdeck._filter.narrow import Pushdown
 from qdeck._filter.times import TimeRange
@@ -36,6 +36,7 @@ from qdeck._filter.times import TimeRange
 __all__ = [
     "FIELDS",
     "PRIORITIES",
+    "PRIORITY_NAMES",
     "STATES",
     "Field",
     "FieldKind",

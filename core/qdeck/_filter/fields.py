@@ -15,6 +15,7 @@ STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "canc
 """The states of a job: a filter that names another one is wrong, for it could only match nothing."""
 
 PRIORITIES: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 50, "NORMAL": 100, "LOW": 200})
+PRIORITY_NAMES: Final = MappingProxyType({number: name for name, number in PRIORITIES.items()})
 """The names that a priority may be given by."""
 
 

@@ -40,9 +40,11 @@ class Feature(StrEnum):
     """Verbs apply to the states that the verb names; other adapters have states of their own for each verb."""
     PURGE = "purge"
     """The purge rules of job states apply to its jobs; other adapters have rules of their own."""
+    PRIORITY_NAMES = "priority_names"
+    """Its priorities are names, and other numbers than theirs do not exist."""
 
 
-_features: Final[dict[str, frozenset[Feature]]] = {NATIVE: frozenset(Feature)}
+_features: Final[dict[str, frozenset[Feature]]] = {NATIVE: frozenset(Feature) - {Feature.PRIORITY_NAMES}}
 
 
 def register(adapter: str, features: frozenset[Feature]) -> None:

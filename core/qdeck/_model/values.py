@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from qdeck._filter.fields import PRIORITY_NAMES
 from qdeck._model import payload
-from qdeck._model.queue_ref import InQueue, QueueRef, has_feature
+from qdeck._model.queue_ref import Feature, InQueue, QueueRef, has_feature
 from qdeck._model.words import NATIVE, NO_STATE, Check, Code, Finding, State, Status, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._model.queue_ref import Feature
     from qdeck._model.reasons import Stuck
 
 __all__ = [
@@ -260,6 +260,17 @@ class JobRecord(InQueue):
     def is_permanent(self) -> bool:
         """Whether its system would not try again after its error; native jobs say so with their attempts."""
         return False
+
+    @property
+    def priority_name(self) -> str | None:
+        """Return its priority where its system has names for them."""
+        is_named = self.priority is not None and self.has(Feature.PRIORITY_NAMES)
+        return PRIORITY_NAMES.get(self.priority or 0) if is_named else None
+
+    @property
+    def priority_text(self) -> str | None:
+        """Return its priority as its system writes it: a name, or a number."""
+        return None if self.priority is None else self.priority_name or str(self.priority)
 
     def payload(self) -> Any:
         """Return the payload as JSON with secrets masked; decoded at each call, because few are read."""

@@ -6,14 +6,15 @@ ms. So the time at which an id was queued is known only within limits, and is no
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import score_ms, whole
+from qdeck._filter import PRIORITIES, PRIORITY_NAMES
 from qdeck._model import payload
+from qdeck._model.queue_ref import Feature
 from qdeck._model.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
 from qdeck._model.values import QueueRow, State
 from qdeck._model.words import Unreadable, Verb
@@ -39,22 +40,23 @@ from qdeck.adapters.model import (
     short,
 )
 from qdeck.adapters.paging import every
+from qdeck.adapters.scheduler.line import OFFSETS, PRIORITY, Line, SchedulerSettings, read_line
 from qdeck.adapters.times import iso, read_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Program
+    from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.model import Want
     from qdeck.adapters.plans import Context, Rule
 
-PRIORITY: Final = b"scheduler:queue:priority"
 DELAYED: Final = b"scheduler:queue:delayed"
 PROCESSING: Final = b"scheduler:processing"
 DEAD: Final = b"scheduler:queue:dlq"
 QUEUE: Final = "scheduler"
-OFFSETS: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 1_000_000, "NORMAL": 2_000_000, "LOW": 3_000_000})
 MOST_JUDGED: Final = 5000  # ids in processing and delayed ones that a look reads to tell which do not move
+MOST_LOOKED_UP: Final = 10  # dead letters for whose jobs others are looked up; of more, those that match are taken
 _WIDEST: Final = 3_000_000
 _SKEW_MS: Final = 1000  # that the clock of a worker may be behind the server's
 _SOURCES: Final = (
@@ -73,6 +75,8 @@ class Scheduler(Adapter):
     name: str = "scheduler"
     takes_priority: ClassVar[tuple[Verb, ...]] = (Verb.RETRY, Verb.REQUEUE, Verb.RUN)
     acl_keys: ClassVar[tuple[str, ...]] = ("scheduler:*",)
+    features: ClassVar[frozenset[Feature]] = frozenset({Feature.PRIORITY_NAMES})
+    settings_type: ClassVar[type[AdapterSettings]] = SchedulerSettings
     about: ClassVar[str] = "scheduler:queue:* and scheduler:processing of the task scheduler service"
     outcome_evidence: ClassVar[str] = (
         "a job that left the queue and is not dead again has ended or was dropped; only PostgreSQL has the outcome"
@@ -90,7 +94,7 @@ class Scheduler(Adapter):
             Verb.RUN: Capability(states=(State.DELAYED,)),
             Verb.DISCARD: Capability(states=(*waiting, State.DEAD), note="the job stays in PostgreSQL"),
             Verb.REQUEUE: Capability(states=(State.RUNNING,), note=_NOT_QUEUED.text),
-            Verb.BURY: Capability(states=(*waiting,), note="the only way to move a broken entry"),
+            Verb.BURY: Capability(states=(*waiting, State.RUNNING), note="like its own moveToDLQ"),
             Verb.REPRIORITISE: Capability(states=(State.READY,)),
             Verb.CANCEL: Capability(
                 code=CapabilityCode.ELSEWHERE, note="jobs are cancelled in PostgreSQL, not in Redis"
@@ -138,9 +142,10 @@ class Scheduler(Adapter):
 
         return RULES if queue == QUEUE else ()
 
-    def prepare(self, verb: str, now: int) -> Program[int]:
-        """Return how this version makes scores."""
-        return (yield from _sign_of(now))
+    def prepare(self, verb: str, now: int) -> Program[Line]:
+        """Return the line, and the scores that this version makes."""
+        score = self.settings.score if isinstance(self.settings, SchedulerSettings) else None
+        return (yield from read_line(score, now))
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Return where their ids are now: queued, with a worker, among the newest dead letters, or nowhere."""
@@ -171,20 +176,27 @@ class Scheduler(Adapter):
 
     def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return the changes of a verb, which have the effect of the scheduler's own methods."""
-        sign: int = context.prepared or (yield from _sign_of(context.now))
-        return change_each(
-            lambda one: _build(act, one[1], context, context.reason_of(one[0]), sign), enumerate(entries)
-        )
+        line: Line = context.prepared or (yield from self.prepare(act, context.now))
+        twins = (yield from _letters_of(entries)) if act is Verb.RETRY and len(entries) <= MOST_LOOKED_UP else {}
+        taken: set[str] = set()
+
+        def build(one: tuple[int, Entry]) -> Change:
+            number, entry = one
+            if act is Verb.RETRY and entry.id in taken:
+                return _remove_twin(entry, line.scores[_priority_of(entry, context)])
+            made = _build(act, entry, context, context.reason_of(number), line)
+            taken.add(entry.id)
+            return _with_letters(made, twins.get(entry.id, ()))
+
+        return change_each(build, enumerate(entries))
 
 
 _ROW_KEYS: Final = (PROCESSING, PRIORITY, DELAYED, DEAD)
-# The names of the scheduler and ours are the same; its numbers are not.
-_OURS: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 50, "NORMAL": 100, "LOW": 200})
 
 
 def _name_of(priority: int) -> str:
-    """Return the scheduler's name for a priority; other numbers are not accepted."""
-    return next((name for name, number in _OURS.items() if number == priority), str(priority))
+    """Return the scheduler's name for a priority, which is ours too; other numbers are not accepted."""
+    return PRIORITY_NAMES.get(priority, str(priority))
 
 
 def _started(value: bytes) -> int | None:
@@ -231,7 +243,7 @@ def _delayed(raw: Raw, now: int) -> dict[str, Any]:
         stuck = Stuck(code=StuckCode.UNSCHEDULABLE, name=problem)
         return {"problem": problem, "native_state": "delayed broken", "stuck": stuck, "due_ms": score_ms(raw.score)}
     due = score_ms(raw.score)
-    facts: dict[str, Any] = {"id": name, "priority": _OURS[priority], "due_ms": due}
+    facts: dict[str, Any] = {"id": name, "priority": PRIORITIES[priority], "due_ms": due}
     if ":" in name and due is not None and due <= now:
         facts["stuck"] = Stuck(code=StuckCode.UNSCHEDULABLE, name="its id contains a colon")
     elif due is not None and now - due > 60_000:
@@ -273,19 +285,8 @@ def _job_of(letter: bytes) -> str:
     return named if isinstance(named, str) else ""
 
 
-def _sign_of(now: int) -> Program[int]:
-    """How this version makes scores. Where it adds, a normal job's score lies ahead for half an hour; where it takes
-    away, none ever does. In an empty line, as the newest version: adding.
-    """
-    [found] = yield with_errors((b"ZREVRANGE", PRIORITY, 0, 0, b"WITHSCORES"))
-    return 1 if is_error(found) or not found or float(found[1]) > now else -1
-
-
-def _build(act: Verb, entry: Entry, context: Context, reason: str, sign: int) -> Change:
-    now, given = context.now, context.priority
-    priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
-    if priority not in OFFSETS:
-        raise Skipped.because(f"{priority!r} is not a priority of the scheduler")
+def _build(act: Verb, entry: Entry, context: Context, reason: str, line: Line) -> Change:
+    now, priority = context.now, _priority_of(entry, context)
     if act is Verb.DISCARD:
         return _remove(entry)
     if act is Verb.BURY:
@@ -294,9 +295,41 @@ def _build(act: Verb, entry: Entry, context: Context, reason: str, sign: int) ->
         raise Skipped.because(entry.problem)
     if act is Verb.REQUEUE:
         return _requeue(entry, now, priority)
-    if act is Verb.RUN and entry.priority is not None and given is None:
-        priority = _name_of(entry.priority)
-    return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
+    return _to_line(act, entry, line, priority)
+
+
+def _priority_of(entry: Entry, context: Context) -> str:
+    """Return the given priority, else that of a delayed entry."""
+    given = entry.priority if context.priority is None else context.priority
+    priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
+    if priority not in OFFSETS:
+        raise Skipped.because(f"{priority!r} is not a priority of the scheduler")
+    return priority
+
+
+def _letters_of(entries: Sequence[Entry]) -> Program[dict[str, list[tuple[bytes, bytes]]]]:
+    """Return the other dead letters of these jobs, with their scores, among the newest ones."""
+    newest = yield (b"ZREVRANGE", DEAD, 0, MOST_JUDGED - 1, b"WITHSCORES")
+    own, ids = {entry.seen.member for entry in entries}, {entry.id for entry in entries}
+    found: dict[str, list[tuple[bytes, bytes]]] = {}
+    for member, score in reads.pairs(newest):
+        if member not in own and (job := _job_of(member)) in ids:
+            found.setdefault(job, []).append((member, score))
+    return found
+
+
+def _with_letters(change: Change, letters: Sequence[tuple[bytes, bytes]]) -> Change:
+    if not letters:
+        return change
+    more = tuple(cells.score(DEAD, member, score, None) for member, score in letters)
+    effect = f"{change.effect}; takes {len(letters) + 1} dead letters"
+    return msgspec.structs.replace(change, cells=(*change.cells, *more), effect=effect)
+
+
+def _remove_twin(entry: Entry, score: int) -> Change:
+    """Remove a dead letter whose job another one of the same plan put in line."""
+    guard = cells.score(PRIORITY, raw_of(entry.id), b"%d" % score)
+    return Change(id=entry.id, cells=(_there(entry), guard), effect="removed with the other dead letter of its job")
 
 
 def _there(entry: Entry) -> Cell:
@@ -314,9 +347,9 @@ def _remove(entry: Entry) -> Change:
     )  # fmt: skip
 
 
-def _to_line(act: Verb, entry: Entry, score: int, priority: str) -> Change:
-    seen, job_id, text = entry.seen, raw_of(entry.id), b"%d" % score
-    effect = f"moved to scheduler:queue:priority as {priority}"
+def _to_line(act: Verb, entry: Entry, line: Line, priority: str) -> Change:
+    seen, job_id, text = entry.seen, raw_of(entry.id), b"%d" % line.scores[priority]
+    effect = f"moved to scheduler:queue:priority as {priority}, {line.place(priority)}"
     if act is Verb.REPRIORITISE:
         return Change(id=entry.id, cells=(cells.score(PRIORITY, seen.member, seen.score, text),), effect=effect)
     return Change(
