@@ -122,7 +122,7 @@ class VmPooler(Adapter):
             Verb.DISCARD: Capability(states=(State.DEAD, State.DONE, State.READY)),
             Verb.CANCEL: Capability(states=(State.RUNNING, State.READY), note="like DELETE of its API"),
             Verb.COMPLETE: Capability(states=(State.READY, State.RUNNING), note="the manager destroys the VM"),
-            Verb.BURY: Capability(states=(State.DELAYED,)),
+            Verb.BURY: Capability(states=(State.DELAYED, State.READY)),
             Verb.EXPIRE: Capability(
                 states=(State.READY, State.RUNNING, State.DELAYED),
                 note="requests and pending VMs, by a purge",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._engine import codec
+from qdeck._engine.stored_numbers import digits
 from qdeck._model.reasons import Caution, CautionCode, SkipCode
 from qdeck._model.values import State
 from qdeck._model.words import Verb
@@ -70,7 +71,7 @@ def build(adapter: Adapter, act: Verb, entry: Entry, context: Context, reason: s
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
         raise Skipped.because("a task can only be discarded")
     if act is Verb.BURY:
-        return (yield from _bury(entry, now, limits, reason or "buried by an operator"))
+        return (yield from _bury(entry, now, limits, reason, by_rule=rule is not None))
     if act is Verb.DISCARD and entry.state == State.DONE:
         return _remove(entry)
     return _complete(entry)
@@ -113,27 +114,40 @@ def _complete(entry: Entry) -> Change:
     )
 
 
-def _bury(entry: Entry, now: int, limits: Limits, reason: str) -> Program[Change]:
-    """To the dead letters, as its purge writes them; its hash gets an end only if it has none."""
-    at, hash_key = now // 1000, vm_key(entry.seen.member)
-    request, alias = yield with_errors((b"HGET", hash_key, b"request_id"), (b"HGET", hash_key, b"pool_alias"))
-    facts = {
-        "vm": entry.id, "pool": entry.queue, "queue_from": "pending", "error_class": "Purge", "error_message": reason,
-        "failed_at": iso(at * 1000), "retry_count": 0,
-        "request_id": None if not isinstance(request, bytes) else request.decode("utf-8", "replace"),
-        "pool_alias": None if not isinstance(alias, bytes) else alias.decode("utf-8", "replace"),
-    }  # fmt: skip
-    told = codec.encode_json({name: value for name, value in facts.items() if value is not None})
-    letter, dead = raw_of(f"{entry.id}:{at}:") + told, DEAD["pending"]
-    dropped = yield from _drop(entry, now)
+def _bury(entry: Entry, now: int, limits: Limits, reason: str, *, by_rule: bool) -> Program[Change]:
+    """To the dead letters, as an entry of the document; a ready VM goes to `completed`, as its manager does it."""
+    kind = "ready" if entry.state == State.READY else "pending"
+    told = yield from _entry(entry, kind, now // 1000, reason, by_rule=by_rule)
+    dead, ttl_ms = DEAD[kind], limits.ms("dlq_ttl")
+    moved = _complete(entry) if kind == "ready" else (yield from _drop(entry, now))
     # The letters that are there already may be kept for longer, or for good: their end is never brought nearer.
-    ttl_ms = limits.ms("dlq_ttl")
     kept = (cells.expiry_later(dead, now + ttl_ms),) if ttl_ms >= 1000 else ()
+    where = f"moved to {text_of(dead)}"
     return msgspec.structs.replace(
-        dropped,
-        cells=(*dropped.cells, cells.score(dead, letter, None, b"%d" % at), *kept),
-        effect="moved to vmpooler__dlq__pending",
+        moved,
+        cells=(*moved.cells, cells.score(dead, told, None, b"%d" % (now // 1000)), *kept),
+        effect=where + (f", and {moved.effect.removeprefix('moved ')}" if kind == "ready" else ""),
     )
+
+
+def _entry(entry: Entry, kind: str, at: int, reason: str, *, by_rule: bool) -> Program[bytes]:
+    """Return the JSON of a dead letter: of a purge with its reason, else with what an operator or the VM says."""
+    names = (b"request_id", b"pool_alias", b"clone_error_class")
+    replies = yield with_errors(*((b"HGET", vm_key(entry.seen.member), name) for name in names))
+    request, alias, error = (text_of(one) if isinstance(one, bytes) else None for one in replies)
+    retries = None
+    if request is not None:
+        [retries] = yield with_errors((b"HGET", request_key(raw_of(request)), b"retry_count"))
+    own = entry.message if not reason else None
+    facts = {
+        "vm": entry.id, "pool": entry.queue, "queue_from": kind,
+        "error_class": "Purge" if by_rule else (own and error) or "Buried",
+        "error_message": reason or own or "buried by an operator",
+        "failed_at": iso(at * 1000).replace("+00:00", "Z"),
+        "retry_count": (digits(retries) if isinstance(retries, bytes) else None) or 0,
+        "request_id": request, "pool_alias": alias,
+    }  # fmt: skip
+    return codec.encode_json({name: value for name, value in facts.items() if value is not None})
 
 
 def _drop(entry: Entry, now: int) -> Program[Change]:
