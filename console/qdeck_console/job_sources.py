@@ -141,6 +141,10 @@ class SearchSource(JobSource):
     async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
         """The next matches and how many were looked at until now; None at the end."""
 
+    def _keep(self, found: Sequence[str | JobRecord]) -> None:
+        """Add matches to those that can be scrolled through."""
+        self._found += found[: max(0, self.most - len(self._found))]
+
     async def _look(self, enough: int) -> None:
         started = time.monotonic()
         if not self._goes_on:
@@ -153,7 +157,7 @@ class SearchSource(JobSource):
             passed = time.monotonic() - started
             if part is not None:
                 self._count += len(part[0])
-                self._found += part[0][: max(0, self.most - len(self._found))]
+                self._keep(part[0])
                 self._scanned = max(self._scanned, part[1]) if self._exact else part[1]
             if part is None or not self._exact:  # until the first search is over, what was found so far is shown
                 self._shown, self._total = self._found, self._count
@@ -239,7 +243,7 @@ class NativeSearch(SearchSource):
 
 
 class Foreign(SearchSource):
-    """A list of another adapter, which gives its entries in order only."""
+    """A list of another adapter, which gives its entries in its own order. Jobs that ended are sorted by time."""
 
     most = _FOREIGN_KEPT
 
@@ -248,6 +252,13 @@ class Foreign(SearchSource):
         keys = {entry.key for entry in self._shown if isinstance(entry, JobRecord)}
         whole = self._exact and self._total == len(self._shown)
         return [not whole or job.key in keys for job in jobs]
+
+    def _keep(self, found: Sequence[str | JobRecord]) -> None:
+        if not newest_first(self.state, self.newest):
+            super()._keep(found)
+            return
+        known = {job.key: job for job in (*self._found, *found) if isinstance(job, JobRecord)}
+        self._found = [*sorted(known.values(), key=lambda job: -job.moment_ms)[: self.most]]
 
     async def _restart(self) -> None:
         self._cursor: str | None = None

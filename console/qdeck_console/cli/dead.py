@@ -15,8 +15,6 @@ from qdeck_console.cli.operate import act, act_options, check_filter, plain_queu
 from qdeck_console.cli.output import JsonList, TextColumn, age, dumps, note, note_unread, number, table, write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from qdeck.admin import Group, JobRecord, Reader
 
 dead = VerbGroup(
@@ -41,36 +39,6 @@ def _of_kind(where: str, kind: str | None) -> str:
     """Return a filter, restricted to a kind of dead letters."""
     check_filter(where)
     return where if kind is None else f'tag:"kind:{kind}"' + (f" ({where})" if where else "")
-
-
-def _records(
-    reader: Reader, queue: str | None, where: str, limit: int | None, unread: list[str]
-) -> Iterator[JobRecord]:
-    """Yield the dead letters that match, of one queue or of all; add queues that cannot be read to `unread`."""
-    from qdeck import QdeckError
-    from qdeck.admin import concerns_all, parse, unread_words
-
-    if queue is not None:
-        refs = [reader.resolve(*plain_queue(queue))]
-    else:
-        wanted = parse(where).pushdown().queues
-        # One whose counters cannot be read may have some.
-        rows = [row for row in reader.snapshot(visible=()).queues if row.dead or row.problem is not None]
-        unread += reader.unread
-        refs = [row.ref for row in rows if row.ref.is_in(wanted)]
-    left = limit
-    for ref in refs:
-        try:
-            for record in reader.jobs(ref, state="dead", where=where, limit=left):
-                yield record
-                if left is not None:
-                    left -= 1
-        except QdeckError as error:
-            if queue is not None or concerns_all(error):
-                raise
-            unread.append(unread_words(reader.label(ref), error))
-        if left is not None and left <= 0:
-            return
 
 
 @dead.command(
@@ -99,13 +67,19 @@ def list_dead(
     given = settings()
     unread: list[str] = []
     with given.reader() as reader:
-        cut = Cut(_records(reader, queue, where, None if limit is None else limit + 1, unread), limit)
+        most = None if limit is None else limit + 1  # one more than is printed, to know whether there are more
+        cut = Cut(
+            reader.dead_letters(plain_queue(queue), where=where, limit=most, unread=unread if queue is None else None),
+            limit,
+        )
         if given.as_json:
             with JsonList() as out:
                 for record in cut:
                     out.add(documents.letter(record))
         elif not table(_COLUMNS, (_cells(record, reader) for record in cut)) and not cut.more and not unread:
             note("qdeck: no dead letters match" if where else "qdeck: no dead letters")
+    if cut.undated:
+        note(f"qdeck: the times of {counted(cut.undated, 'dead letter')} are not stored; they are listed last")
     if cut.more:
         note(f"qdeck: {counted(limit or 0, 'job')} listed, more exist (--limit {limit})")
     ctx.exit(note_unread(unread))
@@ -220,7 +194,7 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
 
     unread: list[str] = []
     with given.reader() as reader:
-        for record in _records(reader, queue, wanted, None, unread):
+        for record in reader.dead_letters(plain_queue(queue), where=wanted, unread=unread if queue is None else None):
             found = reader.job(record.ref, record.handle)
             write_text(dumps(documents.whole_letter(found, record)) + "\n")
             if found.body is None and found.body_bytes:

@@ -65,18 +65,22 @@ def list_jobs(queue: str, states: tuple[str, ...], where: str, limit: int | None
 
 
 class Cut:
-    """The first `limit` of some records; `more` says afterwards whether there were more."""
+    """The first `limit` of some records; `more` says afterwards whether there were more, `undated` how many of them
+    have no time.
+    """
 
     def __init__(self, records: Iterable[JobRecord], limit: int | None) -> None:
         self._records = records
         self._limit = limit
         self.more = False
+        self.undated = 0
 
     def __iter__(self) -> Iterator[JobRecord]:
         for count, record in enumerate(self._records):
             if count == self._limit:
                 self.more = True
                 return
+            self.undated += not record.moment_ms
             yield record
 
 

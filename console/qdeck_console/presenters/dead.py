@@ -243,12 +243,24 @@ class Alike:
         return safe_text(", ".join(part for part in parts if part), limit=200)
 
 
+def order_words(rows: Sequence[JobRecord | GoneJob]) -> str:
+    """Return the order of these dead letters: without their times there is none."""
+    known = [row.moment_ms for row in rows if isinstance(row, JobRecord)]
+    return "newest first" if any(known) or not known else "their times are not stored"
+
+
 def jobs_title(
-    group: Group | None, words: str, marks: Sequence[Piece], where: str, cells: int, alike: Alike | None = None
+    group: Group | None,
+    words: str,
+    marks: Sequence[Piece],
+    where: str,
+    cells: int,
+    alike: Alike | None = None,
+    order: str = "newest first",
 ) -> Line:
     """Return the group whose jobs are listed, their order, what they have in common, and which are marked."""
     name = safe_text(group.error_class, limit=60) if group is not None else "jobs"
-    left: list[Piece] = [(" " * MARGIN + name, "strong bold"), ("  newest first", "muted")]
+    left: list[Piece] = [(" " * MARGIN + name, "strong bold"), (f"  {order}", "muted")]
     right = f" {words} "
     room = cells - fmt.length(left) - fmt.length(marks) - width(right) - 10
     for told in (alike.words() if alike is not None else "", where.strip()):

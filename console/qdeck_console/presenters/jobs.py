@@ -180,7 +180,7 @@ def _size(row: QueueRow | None, state: State) -> int | None:
 
 def order_words(state: State, adapter: str, *, newest: bool) -> str:
     """In which order a list is; another system has its own, if it has one at all."""
-    if not has_feature(adapter, Feature.ORDER):
+    if not has_feature(adapter, Feature.ORDER) and not newest:
         return f"in the order of {safe_text(adapter, limit=40)}"
     return "newest first" if newest else _OLDEST.get(state, "oldest first")
 

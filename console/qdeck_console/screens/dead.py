@@ -259,7 +259,8 @@ class DeadScreen(JobListScreen[ListedDead]):
         first, shown = self.visible_rows()
         of = self.group.count if self.group is not None else None
         words = range_words(self.part, first, shown, of) if self.part.reach else "…"
-        title = present.jobs_title(self.group, words, self.marks_words(), self.filter_text, cells, self._alike)
+        order = present.order_words(self.part.rows)
+        title = present.jobs_title(self.group, words, self.marks_words(), self.filter_text, cells, self._alike, order)
         return (title, self.head(cells))
 
     def empty_lines(self) -> Sequence[Line]:

@@ -107,11 +107,8 @@ class _Api:
         known = {"queue", "limit"}
         _check_names(request, known)
         limit = _whole(request, "limit", LETTERS, MOST_LETTERS)
-        maintenance = self._maintenance
         return _json(
-            await dead_letters.dead_letters(
-                maintenance.readers, maintenance.client, request.query_params.get("queue"), limit
-            )
+            await dead_letters.dead_letters(self._maintenance.readers, request.query_params.get("queue"), limit)
         )
 
     async def purge(self, request: Request) -> Response:

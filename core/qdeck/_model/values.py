@@ -272,6 +272,11 @@ class JobRecord(InQueue):
         """Return its priority as its system writes it: a name, or a number."""
         return None if self.priority is None else self.priority_name or str(self.priority)
 
+    @property
+    def moment_ms(self) -> int:
+        """When it came into its state, 0 where its system stores no time; jobs that ended are listed by it."""
+        return self.since_ms or self.failed_ms or 0
+
     def payload(self) -> Any:
         """Return the payload as JSON with secrets masked; decoded at each call, because few are read."""
         return payload.read(self.body, is_handler=self.is_handler)

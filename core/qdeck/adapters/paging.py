@@ -87,25 +87,42 @@ def page(
     """
     if now is None:
         now = yield from reads.clock()
-    test = (lambda _: True) if wanted is None or wanted.is_everything else wanted.compile(now)
-    want |= needed_by(wanted)
     place, sources, scanned = PageCursor.read(cursor), (yield from adapter.sources(queue, states)), 0
     for _ in range(MOST_EMPTY):
         if place.source >= len(sources):
             return Page(jobs=(), cursor=None, scanned=scanned)
-        source = sources[place.source]
-        start = place.mark if adapter.repeats and source.kind is Kind.LIST else ""
-        raws, mark = yield from read_slice(source, place.mark, min(most, SLICE))
+        kept, mark, read = yield from slice_of(
+            adapter, queue, states, sources[place.source], place.mark, wanted=wanted, now=now, most=most, want=want
+        )
         place = PageCursor(place.source + 1) if mark is None else PageCursor(place.source, mark)
-        scanned += len(raws)
-        if raws:
-            entries = yield from fill(adapter, queue, raws, now, want)
-            kept = _numbered((e for e in entries if e.state in states and queue in (NO_QUEUE, e.queue)), start)
-            kept = [entry for entry in kept if test(entry)]
-            if kept or scanned >= most:
-                end = place.source >= len(sources)
-                return Page(jobs=tuple(kept), cursor=None if end else str(place), scanned=scanned)
+        scanned += read
+        if kept or scanned >= most:
+            end = place.source >= len(sources)
+            return Page(jobs=tuple(kept), cursor=None if end else str(place), scanned=scanned)
     return Page(jobs=(), cursor=str(place), scanned=scanned)
+
+
+def slice_of(
+    adapter: Listed,
+    queue: str,
+    states: Sequence[str],
+    source: Source,
+    mark: str,
+    *,
+    wanted: Filter | None,
+    now: int,
+    most: int = SLICE,
+    want: Want = ALL,
+) -> Program[tuple[list[Entry], str | None, int]]:
+    """Return the matching entries of the next slice of a source, the next position, and how many were read."""
+    start = mark if adapter.repeats and source.kind is Kind.LIST else ""
+    raws, after = yield from read_slice(source, mark, min(most, SLICE))
+    if not raws:
+        return [], after, 0
+    test = (lambda _: True) if wanted is None or wanted.is_everything else wanted.compile(now)
+    entries = yield from fill(adapter, queue, raws, now, want | needed_by(wanted))
+    kept = _numbered((e for e in entries if e.state in states and queue in (NO_QUEUE, e.queue)), start)
+    return [entry for entry in kept if test(entry)], after, len(raws)
 
 
 def needed_by(wanted: Filter | None) -> Want:

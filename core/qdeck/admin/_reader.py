@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from qdeck._model.queue_ref import Feature
 from qdeck._server import native_queues
 from qdeck.adapters.native import SLICE
+from qdeck.admin import _listing
 from qdeck.admin._client import Asynchronous, Blocking, reads
-from qdeck.admin._page_walk import PageWalk
 from qdeck.admin._plans import Plans, Queues, States, names, need_states, parsed
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.native.walk import Walk as FilterWalk
     from qdeck.adapters.plans import StuckJob
     from qdeck.adapters.search import IdSearch
+    from qdeck.admin._listing import JobListing
     from qdeck.messages._cleaning import Cleaning
     from qdeck.messages._task_pages import QueuePage, TaskPage
 
@@ -440,13 +441,28 @@ class Reader(Reads, Blocking):
         `ready` is in the order in which it will run, jobs that ended start with the newest.
         """
         states, wanted = need_states(state), parsed(where)  # errors are raised before the first job is requested
-        return self._walk(self.run(self._need(queue)), states, wanted, PageWalk(limit), newest)
+        return self._each(self.run(_listing.of_queue(self.adapters, queue, states, wanted, limit=limit, newest=newest)))
 
-    def _walk(
-        self, queue: QueueRef, states: Sequence[State], wanted: Filter, walk: PageWalk, newest: bool | None
+    def dead_letters(
+        self,
+        queues: Queues = (),
+        *,
+        where: str | Filter = "",
+        limit: int | None = None,
+        unread: list[str] | None = None,
     ) -> Iterator[JobRecord]:
-        while walk.goes_on:
-            yield from walk.take(self.run(self._page(queue, states, wanted, cursor=walk.cursor, newest=newest)))
+        """Return the dead letters of some queues, or of all, as they are read: the newest first, of every system.
+
+        Those for which no time is stored are last. Queues that cannot be read are added to `unread`; without it, one
+        that is named raises.
+        """
+        return self._each(
+            self.run(_listing.dead_letters(self.adapters, names(queues), parsed(where), limit=limit, unread=unread))
+        )
+
+    def _each(self, listing: JobListing) -> Iterator[JobRecord]:
+        while (found := self.run(listing.page())) is not None:
+            yield from listing.new(found)
 
 
 class AsyncReader(Reads, Asynchronous):
@@ -463,8 +479,26 @@ class AsyncReader(Reads, Asynchronous):
     ) -> AsyncIterator[JobRecord]:
         """Return the jobs of a queue as they are read; see `Reader.jobs`."""
         states, wanted = need_states(state), parsed(where)
-        ref, walk = await self.run(self._need(queue)), PageWalk(limit)
-        while walk.goes_on:
-            page = await self.run(self._page(ref, states, wanted, cursor=walk.cursor, newest=newest))
-            for record in walk.take(page):
+        listing = await self.run(_listing.of_queue(self.adapters, queue, states, wanted, limit=limit, newest=newest))
+        async for record in self._each(listing):
+            yield record
+
+    async def dead_letters(
+        self,
+        queues: Queues = (),
+        *,
+        where: str | Filter = "",
+        limit: int | None = None,
+        unread: list[str] | None = None,
+    ) -> AsyncIterator[JobRecord]:
+        """Return the dead letters of some queues, or of all, as they are read; see `Reader.dead_letters`."""
+        listing = await self.run(
+            _listing.dead_letters(self.adapters, names(queues), parsed(where), limit=limit, unread=unread)
+        )
+        async for record in self._each(listing):
+            yield record
+
+    async def _each(self, listing: JobListing) -> AsyncIterator[JobRecord]:
+        while (found := await self.run(listing.page())) is not None:
+            for record in listing.new(found):
                 yield record

@@ -9,11 +9,12 @@ import time
 from typing import TYPE_CHECKING
 
 from qdeck._engine import codec, transitions
-from qdeck.admin import Writer
+from qdeck.admin import JobRecord, Writer
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.redrive import RedriveScreen, read_rate
 from qdeck_console.widgets.lines import LineList
+from support.documents import HOUR_S, failed_task
 from support.screens import app_of, bury, claim, console, row, run, text, until
 
 if TYPE_CHECKING:
@@ -251,3 +252,18 @@ async def test_narrow_shows_limits_groups_and_entries_and_greys_what_may_not_be(
         await pilot.press("y")
         await until(pilot, "sent to the clipboard")
         assert len(pilot.app.screen.query(LineList)) == 2
+
+
+async def test_jobs_of_a_group_start_with_the_newest_whatever_their_key(url: str, raw: redis.Redis) -> None:
+    """IFDB keeps its tasks in a hash, which has no order; where it stores no times, the list says so."""
+    for hours in (16, 5, 25, 9):
+        failed_task(raw, f"CloneUrl({hours})", hours * HOUR_S)
+    async with console(url, "4", adapters=("ifdb",)) as pilot:
+        shown = await until(pilot, "1–4 of 4")
+        assert "newest first" in shown
+        rows = screen(pilot).part.rows
+        assert [job.name for job in rows if isinstance(job, JobRecord)] == [f"CloneUrl({n})" for n in (5, 9, 16, 25)]
+    raw.delete("ifdb:task_data")
+    failed_task(raw, "Lost", None)
+    async with console(url, "4", adapters=("ifdb",)) as pilot:
+        await until(pilot, "their times are not stored")

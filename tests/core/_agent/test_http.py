@@ -21,6 +21,7 @@ from qdeck._settings import Purge
 from qdeck.admin import AsyncReader, Settings
 from qdeck_console.__main__ import main
 from support.agents import QUEUE, TOKEN, bury, claim, make_jobs, running
+from support.documents import HOUR_S, action, ago, failed_task, iso, machine_letter, scheduler_letter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,6 +116,21 @@ async def test_dead_letters_of_queues_of_one_name(run_agent: Callable[..., Any],
     for adapter, one in found.items():
         assert one["total"] == len(one["entries"]) > 0
         assert {entry["adapter"] for entry in one["entries"]} == {adapter}
+
+
+async def test_dead_letters_newest_first_over_all_systems(run_agent: Callable[..., Any], raw: redis.Redis) -> None:
+    """The hash of IFDB and a list have no order of their own."""
+    for hours in (16, 5, 25):
+        failed_task(raw, f"CloneUrl({hours})", hours * HOUR_S)
+        scheduler_letter(raw, f"job-{hours}", hours * HOUR_S + 60)
+    action(raw, "nooble4:dev:management:actions:dead_letter", "m1", failed_at=iso(ago(6 * HOUR_S)))
+    machine_letter(raw, "clone", "vm1", "centos-7", 20 * HOUR_S)
+    async with run_agent() as agent:
+        every = (await agent.ask(DLQ)).json["entries"]
+        some = (await agent.ask(f"{DLQ}?limit=3")).json["entries"]
+    wanted = ["CloneUrl(5)", "job-5", "m1", "CloneUrl(16)", "job-16", "vm1", "CloneUrl(25)", "job-25"]
+    assert [entry["name"] or entry["id"] for entry in every] == wanted
+    assert [entry["name"] or entry["id"] for entry in some] == wanted[:3]
 
 
 async def test_dead_letters_newest_first_over_all_queues(run_agent: Callable[..., Any], client: SyncClient) -> None:
