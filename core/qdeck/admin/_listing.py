@@ -97,13 +97,13 @@ def dead_letters(
     from qdeck._operations.queue_scope import places_of
     from qdeck.adapters.newest import NewestWalk
 
-    found = queues
-    if not queues:
+    if queues:
+        places = (yield from places_of(adapters, queues)).queues
+    else:
         only = wanted.pushdown().queues
         rows = [row for row in (yield from adapters.look(())).queues if row.dead or row.problem is not None]
-        found = [row.ref for row in rows if row.ref.is_in(only)]
+        places = [(adapters.instance(row.adapter), row.name) for row in rows if row.ref.is_in(only)]
         unread = [] if unread is None else unread
         unread += adapters.unread
-    places = (yield from places_of(adapters, found)).queues if found else []
     walk = NewestWalk(places, (State.DEAD,), wanted, limit=limit, shared=adapters.shared, unread=unread)
     return JobListing(limit, walk)
