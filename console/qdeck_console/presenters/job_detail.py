@@ -101,6 +101,8 @@ def trouble(job: JobDetail) -> str:
 def _stuck_words(job: JobDetail, stuck: Stuck) -> str:
     """Return why it is stuck, for jobs on the screen Stuck at more length than a row there."""
     passed = fmt.span_s(stuck.seconds)
+    if stuck.code is StuckCode.OWNER_GONE:
+        return f"stuck: its worker is lost, and its lease expired {passed} ago (press 3)"
     if stuck.code is StuckCode.LEASE_EXPIRED:
         return f"stuck: its lease expired {passed} ago and was not renewed (press 3)"
     if stuck.code is StuckCode.OVER_LIMIT:

@@ -17,7 +17,7 @@ from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, wrap
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import Entry, JobDetail, QueueRef, Spread, StuckJob, WorkerRow
+    from qdeck.admin import Entry, JobDetail, QueueRef, Spread, WorkerRow
     from qdeck_console.departed_jobs import GoneJob
     from qdeck_console.format import Line, Piece
 
@@ -102,13 +102,13 @@ def theirs(entry: Entry) -> StuckRow:
     )
 
 
-def held(job: JobDetail, found: StuckJob, owner: WorkerRow | None) -> StuckRow | None:
-    """A running job, by what the core says of it; None for what is stuck without running."""
-    why = _WHY.get(found.why.code)
-    if why is None or job.state != State.RUNNING:
+def held(job: JobDetail, owner: WorkerRow | None) -> StuckRow | None:
+    """Return a running job that is stuck; None for another one, or for what is stuck without running."""
+    why = None if job.stuck is None else _WHY.get(job.stuck.code)
+    if job.stuck is None or why is None or job.state != State.RUNNING:
         return None
-    for_ms = round((found.stuck_s or 0) * 1000)
-    return StuckRow(job=job, why=why, for_ms=for_ms, since_ms=found.since_ms, owner=owner)
+    for_ms = round(job.stuck.seconds * 1000)
+    return StuckRow(job=job, why=why, for_ms=for_ms, since_ms=job.stuck.since_ms, owner=owner)
 
 
 _GLYPHS = {"warn": "▲", "bad": "✗"}

@@ -55,7 +55,7 @@ async def _native(
             job = await reader.job(row.ref, each.id)
         except UnknownJob:
             continue  # it ended between the two reads
-        stuck = present.held(job, each, workers.get(each.worker or ""))
+        stuck = present.held(job, workers.get(job.worker or ""))
         found += [] if stuck is None else [stuck]
     return found, is_all or (count is not None and len(told) == count)
 
@@ -162,9 +162,8 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
         if left is not None or not row.job.has(Feature.LEASES):
             return None, left
         try:
-            told = await self.console.reader.stuck_job(row.job.queue, row.job.id, workers, now_ms)
             job = await self.console.reader.job(row.job.ref, row.job.id)
-            still = None if told is None else present.held(job, told, workers.get(told.worker or ""))
+            still = present.held(job, workers.get(job.worker or ""))
         except UnknownJob:
             still = None
         gone = GoneJob(key=row.key, id=row.job.id, code=SkipCode.LEFT_STATE, data="stuck")

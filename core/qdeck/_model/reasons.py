@@ -213,10 +213,14 @@ class StuckCode(StrEnum):
 
 
 class Stuck(msgspec.Struct, frozen=True, kw_only=True):
-    """Why one job is stuck; `name` is what belongs to the code: a state, a key, a job, or what is wrong with it."""
+    """Why one job is stuck, for how long, and since when if that is known.
+
+    `name` is what belongs to the code: a state, a key, a job, or what is wrong with it.
+    """
 
     code: StuckCode
     seconds: float = 0
+    since_ms: int | None = None
     limit: float = 0
     name: str = ""
 

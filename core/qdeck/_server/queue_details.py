@@ -187,8 +187,7 @@ def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) 
 def stuck_since(lease: bytes | None, head: bytes | None, deadline: int, now: int) -> tuple[str, int] | None:
     """Return why a running job is stuck, a value of `StuckCode`, and since when; None if it is not.
 
-    Rows and lists use this rule for running native jobs; `adapters/native/stuck.py` adds delayed jobs whose task
-    no worker has.
+    `records.why_stuck` adds delayed jobs whose task no worker has, and tells a lost worker from one that is alive.
     """
     try:
         held = None if lease is None else codec.read_lease(lease)

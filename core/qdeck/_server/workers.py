@@ -12,6 +12,7 @@ from qdeck._engine import codec, keys, stored_numbers
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._model.values import QueueRef, WorkerRow
 from qdeck._redis import reads
+from qdeck._redis.commands import raw_of, with_errors
 from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
@@ -81,6 +82,15 @@ def _queues(said: Any) -> dict[str, int]:
     if isinstance(said, dict):
         return {str(name): stored_numbers.whole(weight) or 1 for name, weight in said.items()}
     return {str(name): 1 for name in said} if isinstance(said, list) else {}
+
+
+def read_alive(names: Sequence[str], now_ms: int) -> Program[dict[str, bool]]:
+    """Return which of these workers are alive; nothing if workers may not be read."""
+    [reply] = yield with_errors((b"HMGET", keys.WORKERS, *map(raw_of, names)))
+    if is_error(reply):
+        return {}
+    said = zip(names, reply, strict=True)
+    return {name: raw is not None and read_worker(b"", raw, None, now_ms).alive for name, raw in said}
 
 
 def read_tasks(names: Sequence[str]) -> Program[dict[str, frozenset[str]]]:

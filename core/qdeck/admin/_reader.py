@@ -320,15 +320,6 @@ class Reads(Plans):
         return stuck.read_running(queue, workers, parsed(where), now_ms, limit, most_read)
 
     @reads
-    def stuck_job(
-        self, queue: str, job_id: str, workers: Mapping[str, WorkerRow], now_ms: int
-    ) -> Program[StuckJob | None]:
-        """Return why one job of a native queue is stuck; None where it is not."""
-        from qdeck.adapters.native import stuck
-
-        return stuck.read_one(queue, job_id, workers, now_ms)
-
-    @reads
     def schedules(self) -> Program[list[ScheduleRow]]:
         """Return all schedules."""
         from qdeck._schedules import store

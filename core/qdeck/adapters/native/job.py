@@ -8,7 +8,7 @@ from qdeck._engine import codec, keys
 from qdeck._engine.stored_numbers import digits
 from qdeck._errors import UnknownJob
 from qdeck._model import payload
-from qdeck._model.values import JobDetail, JobLocation
+from qdeck._model.values import JobDetail, JobLocation, State
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
 from qdeck._redis.errors import good, is_error
@@ -75,6 +75,10 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
             row.leave_out(part, size_of[part])
     row.head_raw, row.attempts_raw, row.lease_raw, row.error_raw, row.body_raw = head, attempts, lease, error, body
     dependents, more = yield from _dependents(queue, job_id, kids)
+    if row.state == State.RUNNING:
+        from qdeck.adapters.native.stuck import note_owners
+
+        yield from note_owners([row])
     known = _of_head(row) | _of_lease(row)
     return JobDetail(
         **records.facts(row),

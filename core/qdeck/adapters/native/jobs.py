@@ -82,6 +82,10 @@ def complete(queue: str, rows: Sequence[Row], *, bodies: bool = True, errors: bo
         put(rows, part, values)
     for row in rows:
         row.record = None  # it was made of less
+    if len(parts) > 2:
+        from qdeck.adapters.native.stuck import note_owners
+
+        yield from note_owners(row for row in rows if row.state == State.RUNNING)
     lost = [row for row in rows if row.head_raw is None]
     if lost:
         # No head: it has gone since, or the queue keeps the id alone (jobs done long ago), which is worth showing.

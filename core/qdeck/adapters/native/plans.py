@@ -17,7 +17,7 @@ from qdeck.adapters.native.walk import Needs, Walk, fill, put
 from qdeck.adapters.plans import Pages, Weighed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdeck._model.values import WorkerRow
     from qdeck._redis.commands import Command, Program
@@ -63,7 +63,7 @@ def pages(queue: str, search: Search) -> Program[list[Pages]]:
     only = None
     if search.stuck:
         states = (State.RUNNING,)
-        only = _is_stuck((yield from owners.read(now)), now)
+        only = stuck.is_stuck
     if search.ids or (limits is not None and limits.ids is not None):
         return [Named(queue, search, search.ids or sorted((limits and limits.ids) or ()), states)]
     most = None
@@ -158,10 +158,6 @@ def _count_twins(queue: str, rows: Sequence[Row]) -> Program[int]:
     names = [row.full().name or "" for row in rows]
     holders = yield (b"HMGET", keys.key(queue, "unique"), *names)
     return sum(holder is not None and holder != row.raw_id for row, holder in zip(rows, holders, strict=True))
-
-
-def _is_stuck(owners: Mapping[str, WorkerRow] | None, now: int) -> Callable[[Row], bool]:
-    return lambda row: stuck.judge(row, owners, now) is not None
 
 
 class Named(Pages):

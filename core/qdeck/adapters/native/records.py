@@ -113,7 +113,7 @@ def facts(row: Row) -> dict[str, Any]:
         "failed_ms": _failed(row, events),
         "body": row.body_raw,
         "problem": _problem(row, head, attempts, lease, events),
-        "stuck": _stuck(row, head, events),
+        "stuck": why_stuck(row, head, events),
     }
     if head is not None:
         known |= {
@@ -130,15 +130,20 @@ def facts(row: Row) -> dict[str, Any]:
     return known
 
 
-def _stuck(row: Row, head: JobHead | None, events: list[Event]) -> Stuck | None:
-    """Return why it is stuck, from its own fields; whether its worker is alive is not among them."""
+def why_stuck(row: Row, head: JobHead | None, events: list[Event]) -> Stuck | None:
+    """Return why a job is stuck; of one whose lease expired, `row.owner_alive` says whether its worker is lost."""
     if row.state == State.DELAYED and events and events[-1].kind == codec.UNKNOWN_TASK:
-        return Stuck(code=StuckCode.UNKNOWN_TASK, seconds=max(0, row.now - events[-1].at_ms) / 1000)
+        at_ms = events[-1].at_ms
+        return Stuck(code=StuckCode.UNKNOWN_TASK, seconds=max(0, row.now - at_ms) / 1000, since_ms=at_ms)
     found = stuck_since(row.lease_raw, row.head_raw, row.at, row.now) if row.state == State.RUNNING else None
     if found is None:
         return None
-    limit_ms = head.limit_ms if head is not None and found[0] == StuckCode.OVER_LIMIT else None
-    return Stuck(code=StuckCode(found[0]), seconds=(row.now - found[1]) / 1000, limit=(limit_ms or 0) / 1000)
+    code = StuckCode(found[0])
+    if code is StuckCode.LEASE_EXPIRED and row.owner_alive is False:
+        code = StuckCode.OWNER_GONE
+    limit_ms = head.limit_ms if head is not None and code is StuckCode.OVER_LIMIT else None
+    passed_s = (row.now - found[1]) / 1000
+    return Stuck(code=code, seconds=passed_s, since_ms=found[1], limit=(limit_ms or 0) / 1000)
 
 
 def make_record(row: Row) -> JobRecord:
@@ -265,6 +270,8 @@ class Row(msgspec.Struct, eq=False, gc=False):
     error_raw: bytes | None = None
     body_raw: bytes | None = None
     record: JobRecord | None = None
+    owner_alive: bool | None = None
+    """Whether its worker is alive; None where that is unknown."""
     over: tuple[str, ...] = ()
     """What was not read because of its size."""
 
