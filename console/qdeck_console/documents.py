@@ -336,6 +336,7 @@ def operation(entry: Activity) -> dict[str, Any]:
         "plan": entry.plan,
         "reason": entry.reason,
         "undo_until": iso(entry.undo_until_ms),
+        "continued_by": entry.continued_by or None,
     }
 
 

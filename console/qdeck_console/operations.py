@@ -147,5 +147,6 @@ def undone(result: UndoResult, name: str) -> tuple[str, str, str]:
     if result.skipped:
         whole = next((skip for skip in result.skipped if not skip.id), None)  # which stands for many
         count, why = ("the others", whole.why) if whole else (f"{len(result.skipped):,}", result.skipped[0].why)
-        return f"{words}; {count} skipped: {why}", "warn", "▲"
+        later = "; u restores it later" if result.left else ""
+        return f"{words}; {count} skipped: {why}{later}", "warn", "▲"
     return words, "ok", "✓"

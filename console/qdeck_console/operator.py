@@ -264,6 +264,9 @@ class Operator:
         console = self._console
         plan = own_plan(batch)
         record = (await console.reader.batches()).get(batch)
+        if record is not None and not record.is_open:
+            console.say("it was continued", "muted", "")
+            return
         left = plan.count - (record.done if record is not None else 0)
         naming = naming_of(console.shown.snapshot)
         lines = plan_lines(plan, Counter(), inside(console.size.width), naming=naming)
@@ -303,7 +306,7 @@ class Operator:
         async def act() -> None:
             result = self.undone[batch.batch] = await self._console.writer.undo(batch.batch)
             words, role, glyph = undone(result, batch.name)
-            if result.error is None:
+            if result.error is None and not result.left:
                 self.batches = [known for known in self.batches if known.batch != batch.batch]
                 self._last_undo = words
             self._console.say(words, role, glyph)

@@ -68,7 +68,7 @@ def _read_since(text: str) -> int:
 
 _COLUMNS = (
     TextColumn("time"),
-    TextColumn("who", most=40),
+    TextColumn("who", most=80),
     TextColumn("operation"),
     TextColumn("counts", most=60),
     TextColumn("result"),
@@ -82,4 +82,5 @@ def _cells(entry: Activity) -> list[str]:
     rules = ", ".join(used.rule for used in entry.rules)
     where = entry.filter or entry.detail or rules or " ".join(entry.queues)
     at = local_time(entry.at_ms)
-    return [at, f"{entry.who}@{entry.host}", entry.verb, counts, entry.outcome, where, entry.batch or ""]
+    who = f"{entry.who}@{entry.host}" + (f", continued by {entry.continued_by}" if entry.continued_by else "")
+    return [at, who, entry.verb, counts, entry.outcome, where, entry.batch or ""]

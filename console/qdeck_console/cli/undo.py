@@ -78,7 +78,8 @@ def _show(found: Batch, outcomes: BatchOutcomes | None, *, as_json: bool) -> Non
         return
     line(f"batch   {safe(found.id)}")
     line(f"what    {safe(found.title)}{', interrupted' if found.is_open else ''}")
-    line(f"by      {_who(found.by, found.at_ms)}")
+    later = f"; continued by {_who(found.continued_by, found.continued_ms)}" if found.continued_by else ""
+    line(f"by      {_who(found.by, found.at_ms)}{later}")
     if found.labels:
         line(f"queues  {safe(', '.join(found.labels[:5]))}{', …' if len(found.labels) > 5 else ''}")
     for name, text in (("filter", found.filter), ("detail", found.detail), ("reason", found.reason)):
@@ -103,6 +104,7 @@ def _shape(found: Batch) -> dict[str, Any]:
         "verb": found.verb,
         "by": found.by,
         "at": iso(found.at_ms),
+        "continued_by": found.continued_by or None,
         "queues": found.labels,
         "filter": found.filter,
         "detail": found.detail,
@@ -127,6 +129,7 @@ def _show_result(result: UndoResult, *, as_json: bool) -> int:
                 "dependents": result.dependents,
                 "requeued": result.requeued,
                 "skipped": [skip.as_json() for skip in result.skipped],
+                "left": result.left,
                 "undone_by": None if earlier is None else earlier.by,
                 "undone_at": None if earlier is None else iso(earlier.at_ms),
                 "error": result.error,
@@ -142,6 +145,8 @@ def _show_result(result: UndoResult, *, as_json: bool) -> int:
             rest = "is ready now; its worker" if result.requeued == 1 else "are ready now; their workers"
             line(f"{counted(result.requeued, 'job')} had been running and {rest} lost the lease")
     note_skips(result.skipped, len(result.skipped))
+    if result.left:
+        note(f"qdeck: {counted(result.left, *result.nouns)} can be restored later: qdeck undo {result.batch}")
     if result.error is not None:
         note(f"qdeck: failed after {result.restored:,}: {result.error}; qdeck undo {result.batch} restores the rest")
         return 2

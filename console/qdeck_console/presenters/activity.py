@@ -125,7 +125,8 @@ def _why(row: Activity) -> str:
     what = (row.filter or row.detail or "".join(rules[:1])) if row.queues else ""
     if len(rules) > 1:
         what = f"{len(rules)} rules: {', '.join(rules)}"
-    return "  ·  ".join(part for part in (what, row.reason) if part)
+    continued = f"continued by {row.continued_by}" if row.continued_by else ""
+    return "  ·  ".join(part for part in (what, row.reason, continued) if part)
 
 
 def rule_name(used: UsedRule) -> str:

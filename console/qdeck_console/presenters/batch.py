@@ -57,6 +57,7 @@ def _head(row: Activity, cells: int, later: Later, now_ms: int) -> list[Line]:
         state = safe_text(row.outcome, limit=20)
     word = f"{glyph} {state}"
     who = f"{row.batch + ', ' if row.batch else ''}by {row.who} at {fmt.clock(row.at_ms)}"
+    who += f", continued by {row.continued_by}" if row.continued_by else ""
     who += "" if row.batch or row.verb not in DONE else "; cannot be undone"
     return [
         (*fmt.fit([(title, "strong bold")], cells - len(word)), (word, f"{role} bold")),

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 500
 _PAUSED: Final = {"pause": "paused", "quiet": "asked to be quiet"}
-_MOST_RULES: Final = 100  # other programs write here, too
-
-
-_TEXTS: Final = ("who", "host", "filter", "detail", "outcome", "plan", "reason")  # other programs write here, too
+# Other programs write here, too.
+_MOST_RULES: Final = 100
+_TEXTS: Final = ("who", "host", "filter", "detail", "outcome", "plan", "reason", "continued_by")
 
 
 def make(
@@ -46,6 +45,7 @@ def make(
     plan: str | None = None,
     reason: str = "",
     undo_until_ms: int | None = None,
+    continued_by: str = "",
 ) -> Activity:
     """Return an entry, of this user on this host unless it is by another."""
     who, _, host = (queue_settings.actor() if by is None else by).rpartition("@")
@@ -53,7 +53,7 @@ def make(
         at_ms=at_ms, who=who, host=host, verb=verb, queues=tuple(queues[:20]),
         filter=mask_text(filter), detail=mask_text(detail), rules=tuple(rules),
         counts=MappingProxyType(dict(counts or {})), outcome=outcome, batch=batch, plan=plan, reason=mask_text(reason),
-        undo_until_ms=undo_until_ms,
+        undo_until_ms=undo_until_ms, continued_by=continued_by,
     )  # fmt: skip
 
 
@@ -64,6 +64,7 @@ def as_json(entry: Activity) -> dict[str, Any]:
         "filter": entry.filter, "detail": entry.detail,
         "rules": [one.as_json() for one in entry.rules], "counts": dict(entry.counts), "outcome": entry.outcome,
         "batch": entry.batch, "plan": entry.plan, "reason": entry.reason, "undo_until_ms": entry.undo_until_ms,
+        "continued_by": entry.continued_by,
     }  # fmt: skip
 
 

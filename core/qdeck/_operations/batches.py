@@ -55,6 +55,8 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     by: str
     at_ms: int
     until_ms: int
+    continued_by: str = ""  # the operator who applied the rest of what another one began
+    continued_ms: int = 0
     plan: str | None = None
     queues: list[QueueRef] = []
     shared: list[str] = []  # names that queues of several adapters had when it began
@@ -92,6 +94,15 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
         return f"{self.verb} of {self.done:,} of {counted(self.planned, *self.nouns)}"
 
     @property
+    def last_ms(self) -> int:
+        """When it was begun, or continued last."""
+        return max(self.at_ms, self.continued_ms)
+
+    def is_of(self, operator: str) -> bool:
+        """Whether an operator began or continued it."""
+        return operator in (self.by, self.continued_by)
+
+    @property
     def is_open(self) -> bool:
         """Whether it was not applied to its end, or was closed as interrupted."""
         return self.applied is None or self.interrupted
@@ -124,7 +135,7 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
             self.verb, self.at_ms if at_ms is None else at_ms, by=self.by,
             queues=self.labels if queues is None else queues, filter=self.filter, detail=self.detail, rules=self.rules,
             counts=planned | dict(counts), outcome=outcome, batch=self.id, plan=self.plan, reason=self.reason,
-            undo_until_ms=self.until_ms if undoable else None,
+            undo_until_ms=self.until_ms if undoable else None, continued_by=self.continued_by,
         )  # fmt: skip
 
     @property
@@ -288,8 +299,10 @@ def begin(
         minutes = (now - expires_ms) // 60_000
         raise UsageError(f"the plan {batch.removeprefix('b-')} expired {minutes:,} min ago", hint="Make a new plan.")
     yield from _sweep(known, now)
+    me = queue_settings.actor()
     record = Batch(
-        id=batch, verb=verb, by=queue_settings.actor(), at_ms=now, until_ms=now + keep_ms, queues=list(queues),
+        id=batch, verb=verb, by=begun.by if begun else me, at_ms=begun.at_ms if begun else now, until_ms=now + keep_ms,
+        continued_by=me if begun and begun.by != me else "", continued_ms=now if begun else 0, queues=list(queues),
         shared=list(shared), adapters=list(adapters), filter=filter,
         detail=detail, rules=list(rules), target=target, reason=reason, plan=plan, planned=planned,
         bytes=begun.bytes if begun else 0, done=begun.done if begun else 0, open_until_ms=now + OPEN_MS,

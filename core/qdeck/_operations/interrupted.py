@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def kept_of(adapters: Adapters, batch: Batch) -> Program[KeptUndo]:
     """Return what is stored of a batch, in all adapters; what cannot be read counts as nothing."""
-    total = KeptUndo(0, 0, 0)
+    total = KeptUndo(0, 0, 0, 0)
     for name in batch.all_adapters:
         try:
             undoer = adapters.instance(name).undoer(batch.id, batch.queues_of(name), batch.target)
@@ -44,7 +44,7 @@ def own(adapters: Adapters) -> Program[tuple[list[Batch], int | None]]:
     """
     known = yield from batches.read()
     me = queue_settings.actor()
-    mine = [one for one in known.values() if one.applied is None and one.by == me and not one.automatic]
+    mine = [one for one in known.values() if one.applied is None and one.is_of(me) and not one.automatic]
     if not mine:
         return [], None
     now = yield from reads.clock()
@@ -69,7 +69,7 @@ def close(adapters: Adapters, known: Mapping[str, Batch], now: int) -> Program[l
             yield from activity.record(entry_of(batch, now))
             closed.append(batch)
         if batch.is_undo_interrupted(now):
-            yield from activity.record(undo_entry(batch, now))
+            yield from activity.record((yield from undo_entry(adapters, batch)))
             batch.undo = None
             yield from batches.write(batch)
     return closed
@@ -88,11 +88,12 @@ def entry_of(batch: Batch, now: int) -> Activity:
     return batch.entry({"applied": batch.done}, undoable=batch.undoable, outcome=outcome)
 
 
-def undo_entry(batch: Batch, now: int) -> Activity:
-    """Return the entry of an undo that was not closed by its own process."""
+def undo_entry(adapters: Adapters, batch: Batch, outcome: str = "interrupted") -> Program[Activity]:
+    """Return the entry of an undo that was not closed by its own process, which counts only now and then."""
     undo = batch.undo
     assert undo is not None  # noqa: S101 - the caller asked
-    outcome = "interrupted" if undo.open_until_ms < now else "running"
+    if outcome == "interrupted":
+        undo.restored = max(undo.restored, (yield from kept_of(adapters, batch)).restored)
     return activity.make(
         "undo", undo.at_ms, by=undo.by, queues=batch.labels, filter=batch.filter, detail=batch.detail,
         rules=batch.rules, counts={"restored": undo.restored}, batch=batch.id, reason=batch.verb, outcome=outcome,
@@ -114,7 +115,8 @@ def with_open(
                 yield from count(adapters, batch)
             entries.append(entry_of(batch, now))
         if batch.undo is not None and not batch.undo.ended:
-            entries.append(undo_entry(batch, now))
+            outcome = "interrupted" if batch.is_undo_interrupted(now) else "running"
+            entries.append((yield from undo_entry(adapters, batch, outcome)))
     entries = [entry for entry in entries if since_ms is None or entry.at_ms >= since_ms]
     return sorted(entries, key=lambda entry: entry.at_ms, reverse=newest_first)
 

@@ -148,7 +148,8 @@ class Undo(msgspec.Struct, kw_only=True, omit_defaults=True):
 class UndoResult:
     """What an undo did. `dependents` had died with its jobs, or continued without them, and wait again.
 
-    `requeued` of the jobs ran when they were buried: their workers lost them, and they wait in ready now.
+    `requeued` of the jobs ran when they were buried: their workers lost them, and they wait in ready now. `left` of the
+    skipped ones can be restored by a later undo of the batch.
     `verb` is what the batch had done: `clean` took queues and `clean lists` lists, all others jobs. With `earlier` it
     had been undone before, and nothing was written.
     """
@@ -158,6 +159,7 @@ class UndoResult:
     skipped: tuple[Skip, ...]
     dependents: int = 0
     requeued: int = 0
+    left: int = 0
     error: str | None = None
     verb: str = ""
     earlier: Undo | None = None
@@ -234,3 +236,4 @@ class Activity:
     plan: str | None = None
     reason: str = ""
     undo_until_ms: int | None = None
+    continued_by: str = ""  # the operator who applied the rest of what was interrupted

@@ -40,11 +40,11 @@ def find(batch: str | None) -> Program[Batch]:
         mine = [
             one
             for one in known.values()
-            if one.by == me and not one.undone and one.until_ms >= now and one.applied != 0
+            if one.is_of(me) and not one.undone and one.until_ms >= now and one.applied != 0
         ]
         if not mine:
             raise UsageError(f"no batch by {me} can be undone", hint="Name the batch: qdeck activity lists them.")
-        found = max(mine, key=lambda kept: (not kept.automatic, kept.at_ms, kept.id))
+        found = max(mine, key=lambda kept: (not kept.automatic, kept.last_ms, kept.id))
     return found
 
 
@@ -74,6 +74,8 @@ def undo_steps(
     if found.undone:
         return UndoResult(batch=found.id, restored=0, skipped=(), verb=found.verb, earlier=found.undo)
     undoers = _undoers(adapters, found)
+    if found.undo is not None:  # its process ended, or this one takes it over
+        yield from activity.record((yield from interrupted.undo_entry(adapters, found)))
     open_undo = yield from batches.begin_undo(found)
     restored = 0
     skipped: list[Skip] = []
@@ -100,8 +102,10 @@ def undo_steps(
     result = UndoResult(
         batch=found.id, restored=restored, skipped=tuple(skipped), error=error, verb=found.verb,
         dependents=sum(undoer.dependents for undoer in undoers), requeued=sum(undoer.requeued for undoer in undoers),
+        left=sum(undoer.left for undoer in undoers) if is_whole else 0,
     )  # fmt: skip
-    yield from _record(found, open_undo, result, "failed" if error else "done" if is_whole else "stopped")
+    outcome = "failed" if error else "stopped" if not is_whole else "incomplete" if result.left else "done"
+    yield from _record(found, open_undo, result, outcome)
     return result
 
 
@@ -131,5 +135,6 @@ def _record(batch: Batch, open_undo: OpenUndo, result: UndoResult, outcome: str)
     if outcome == "done":
         yield from open_undo.close(result.restored, len(result.skipped), entry)
     else:
+        batch.undoable = result.left or batch.undoable
         yield from activity.record(entry)
         yield from open_undo.forget()

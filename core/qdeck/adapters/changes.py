@@ -179,12 +179,13 @@ def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list
     return [None if value is None else bool(value) for value in found]
 
 
-def kept_undo(adapter: str, batch: str) -> Program[tuple[int, int]]:
-    """Return how many changes of a batch can be undone, and the bytes of that."""
+def kept_undo(adapter: str, batch: str) -> Program[tuple[int, int, int]]:
+    """Return how many changes of a batch can be undone, the bytes of that, and how many were undone already."""
     found = yield from _undo_keys(adapter, batch)
     sizes = yield from reads.fetch_all([(b"HLEN", key) for key in found])
-    kept = yield from reads.fetch_all([(b"HGET", key, b"bytes") for key in found])
-    return sum(sizes) - sum(one is not None for one in kept), sum(int(one or 0) for one in kept)
+    sums = yield from reads.fetch_all([(b"HMGET", key, b"bytes", b"restored") for key in found])
+    left = sum(sizes) - sum(one is not None for row in sums for one in row)
+    return left, sum(int(size or 0) for size, _ in sums), sum(int(done or 0) for _, done in sums)
 
 
 def _undo_keys(adapter: str, batch: str) -> Program[list[bytes]]:

@@ -17,21 +17,25 @@ if TYPE_CHECKING:
 
 
 class KeptUndo(NamedTuple):
-    """What is stored of a batch: its changes, how many of them can be undone at most, and the bytes of that."""
+    """What is stored of a batch: its changes, how many of them can be undone at most, the bytes of that, and how many
+    were undone already.
+    """
 
     applied: int
     undoable: int
     bytes: int
+    restored: int = 0
 
 
 class Undoer(ABC):
     """Undoes what a batch did to the queues of one adapter, and counts what was restored.
 
-    `dependents` waited for jobs of the batch, in whatever queue; `requeued` of the restored jobs ran before.
+    `dependents` waited for jobs of the batch, in whatever queue; `requeued` of the restored jobs ran before. `left` of
+    the skipped ones can be restored by a later undo. What an earlier undo of the batch restored counts, too.
     """
 
     def __init__(self) -> None:
-        self.restored = self.dependents = self.requeued = 0
+        self.restored = self.dependents = self.requeued = self.left = 0
         self.skipped: list[Skip] = []
 
     @abstractmethod
@@ -63,10 +67,11 @@ class CellUndoer(Undoer):
 
     def kept(self) -> Program[KeptUndo]:
         """Return what is stored for the batch."""
-        count, size = yield from changes.kept_undo(self._adapter, self._batch)
-        return KeptUndo(count, count, size)
+        count, size, restored = yield from changes.kept_undo(self._adapter, self._batch)
+        return KeptUndo(count + restored, count, size, restored)
 
     def _gather(self) -> Program[None]:
+        _, _, self.restored = yield from changes.kept_undo(self._adapter, self._batch)
         self._parts, lost = yield from changes.undo_parts(self._adapter, self._batch)
         if lost:
             self.skipped += skips_of("", [("", SkipCode.UNDO_NOT_KEPT, str(lost))], self._adapter)

@@ -257,7 +257,8 @@ class _QueueUndoer(Undoer):
         yield from self._read()
         sizes = yield from copies.copied_bytes([name for name, _ in self._rows], self._batch)
         count = sum(size > 0 or noted.is_empty for size, (_, noted) in zip(sizes, self._rows, strict=True))
-        return KeptUndo(count, count, sum(size + copies.OVERHEAD for size in sizes if size))
+        back = sizes.count(len(copies.BACK))
+        return KeptUndo(count, count - back, sum(size + copies.OVERHEAD for size in sizes if size), back)
 
     def _read(self) -> Program[None]:
         self._rows = yield from copies.read_noted(self._batch)
@@ -268,3 +269,4 @@ class _QueueUndoer(Undoer):
                 self.restored += 1
             else:
                 self.skipped.append(Skip(id=name, code=code, adapter=self._adapter))
+                self.left += code is SkipCode.ALREADY_THERE

@@ -31,6 +31,7 @@ ADAPTER: Final = "messages"
 MOST_ONE: Final = 1024 * 1024  # a longer list is not copied: that would block the server
 OVERHEAD: Final = 300  # bytes that a copy takes besides what is in it
 SLICE: Final = 100
+BACK: Final = b"back"  # in place of a copy that was restored
 
 _WHY: Final = {"gone": SkipCode.UNDO_EXPIRED, "again": SkipCode.ALREADY_THERE}
 
@@ -189,8 +190,11 @@ def _read(raw: bytes) -> Noted:
 
 def _restore(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tuple[str, str]]]:
     """Return the outcome of each queue: `back`, why not, or nothing where only its name was in the set of its task."""
-    free = yield from _register([(name, noted.about) for name, noted in rows if noted.about])
-    mine = [(name, noted) for name, noted in rows if free.get(name, True)]
+    kept = yield from copied_bytes([name for name, _ in rows], batch)
+    there = yield from reads.fetch_all([(b"EXISTS", name) for name, _ in rows])
+    is_taken = {row[0]: bool(at) and size > len(BACK) for row, at, size in zip(rows, there, kept, strict=True)}
+    free = yield from _register([(name, noted.about) for name, noted in rows if noted.about and not is_taken[name]])
+    mine = [(name, noted) for name, noted in rows if free.get(name, not is_taken[name])]
     script = scripts.plain("messages/restore")
     calls = [script.call((name.encode(), copy_key(name, batch)), ()) for name, _ in mine]
     words: list[bytes] = []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from core._operations.test_undo import assert_same
-from core._operations.yard import QUEUE, Yard
+from core._operations.yard import OTHER, QUEUE, Yard
 from qdeck import QdeckError, UsageError
 from qdeck._engine import keys
 from qdeck._operations import batches
@@ -167,19 +168,71 @@ def test_an_undo_that_was_interrupted_is_in_the_log_and_goes_on(deck: Writer, ya
 
     with pytest.raises(Killed):
         deck.undo(progress=die)
-    assert 0 < len(yard.ids("dead")) < 5000
+    back = len(yard.ids("dead"))
+    assert 0 < back < 5000
     assert [(one.verb, one.outcome) for one in deck.activity()] == [("discard", "done"), ("undo", "running")]
     record = deck.batches()[result.batch]
     assert record.undo is not None
     record.undo.open_until_ms = 1
     deck.write(batches.write(record))
-    assert [(one.verb, one.outcome) for one in deck.activity()][1:] == [("undo", "interrupted")]
+    killed = ("undo", "interrupted", back)
+    assert [(one.verb, one.outcome, one.counts.get("restored")) for one in deck.activity()][1:] == [killed]
     assert deck.close_interrupted() == []
-    assert [(one.verb, one.outcome) for one in deck.activity()][1:] == [("undo", "interrupted")]
-    back = deck.undo()
-    assert (back.batch, back.restored) == (result.batch, 5000)
+    assert [(one.verb, one.outcome, one.counts.get("restored")) for one in deck.activity()][1:] == [killed]
+    done = deck.undo()
+    assert (done.batch, done.restored) == (result.batch, 5000)
     assert_same(yard.dump(), before)
-    assert [(one.verb, one.outcome) for one in deck.activity()][1:] == [("undo", "interrupted"), ("undo", "done")]
+    told = [(one.verb, one.outcome, one.counts.get("restored")) for one in deck.activity()][1:]
+    assert told == [killed, ("undo", "done", 5000)]
+
+
+@pytest.mark.parametrize("verb", ["discard", "move"])
+def test_an_undo_that_is_done_again_at_once_keeps_what_the_killed_one_did_in_the_log(
+    deck: Writer, yard: Yard, verb: str
+) -> None:
+    state = "dead" if verb == "discard" else "ready"
+    if verb == "discard":
+        yard.bulk_dead(900)
+    else:
+        yard.bulk_ready(900)
+    Yard(yard.url, yard.raw, OTHER).add()
+    plan = deck.plan(verb, QUEUE, state=state, target=OTHER if verb == "move" else None)
+    assert deck.apply(plan).applied == 900
+
+    def die(restored: int) -> None:
+        if restored:
+            raise Killed
+
+    with pytest.raises(Killed):
+        deck.undo(progress=die)
+    back = len(yard.ids(state))
+    assert 0 < back < 900
+    assert deck.undo().restored == 900
+    told = [(one.verb, one.outcome, one.counts.get("restored")) for one in deck.activity()][1:]
+    assert told == [("undo", "interrupted", back), ("undo", "done", 900)]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_plan_that_another_operator_continues_keeps_the_first_one(
+    deck: Writer, yard: Yard, monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    host = actor().partition("@")[2]
+    yard.bulk_dead(700)
+    monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+    plan = deck.plan("discard", QUEUE)
+    kill(deck, plan.id, 1)
+    began_ms = deck.batches()[plan.batch].at_ms
+    if closed:
+        yard.interrupt(plan.batch)
+    monkeypatch.setattr(getpass, "getuser", lambda: "bob")
+    assert deck.apply(plan).applied == 700
+    told = [(one.who, one.continued_by, one.outcome) for one in deck.activity()]
+    assert told == [*([("ana", "", "interrupted")] if closed else []), ("ana", f"bob@{host}", "done")]
+    record = deck.batches()[plan.batch]
+    assert (record.by, record.continued_by, record.at_ms) == (f"ana@{host}", f"bob@{host}", began_ms)
+    assert deck.find_batch().id == plan.batch, "it is the last one of bob, too"
+    monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+    assert deck.find_batch().id == plan.batch
 
 
 def test_a_batch_of_an_adapter_that_is_not_installed_is_refused_with_its_name(deck: Writer, yard: Yard) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import InvalidOption, UsageError
-from qdeck._server import queue_settings
+from qdeck._redis import reads
 from qdeck.admin import NATIVE, Pause, QueueRef, WorkerRow, Writer, actor, served_only_by
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def test_only_the_pause_that_was_shown_is_resumed(url: str) -> None:
 
 def test_a_pause_at_the_same_moment_is_not_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another operator pauses, or pauses again, between the read and the write of this one."""
-    read = queue_settings.reads.clock
+    read = reads.clock
 
     def others(program: str) -> Callable[[], Program[int]]:
         def clock() -> Program[int]:
-            monkeypatch.setattr(queue_settings.reads, "clock", read)
+            monkeypatch.setattr(reads, "clock", read)
             with Writer(url) as other:
                 other.resume(QUEUE)
                 other.pause(QUEUE, reason=program)
@@ -86,11 +86,11 @@ def test_a_pause_at_the_same_moment_is_not_replaced(url: str, monkeypatch: pytes
 
     with Writer(url) as writer:
         writer.enqueue(QUEUE, "send", [1])
-        monkeypatch.setattr(queue_settings.reads, "clock", others("INC-1"))
+        monkeypatch.setattr(reads, "clock", others("INC-1"))
         with pytest.raises(UsageError, match=r"paused already .*: INC-1"):
             writer.pause(QUEUE, reason="INC-42")
         shown = pause_of(writer)
-        monkeypatch.setattr(queue_settings.reads, "clock", others("INC-2"))
+        monkeypatch.setattr(reads, "clock", others("INC-2"))
         with pytest.raises(UsageError, match=r"paused already .*: INC-2"):
             writer.pause(QUEUE, reason="INC-42", replaces=shown)
 

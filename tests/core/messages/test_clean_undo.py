@@ -68,6 +68,30 @@ def test_what_was_made_anew_is_left_as_it_is(
     assert (done.restored, [skip.id for skip in done.skipped]) == (0, [name])
     assert done.skipped[0].code is SkipCode.ALREADY_THERE
     assert raw.lrange(name, 0, -1) == [b"new"]
+    assert [one.name for one in manager.task_queues("t")] == [], "what exists again is not registered for the old task"
+
+
+def test_what_existed_again_is_restored_by_a_later_undo(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
+) -> None:
+    first, second = make(client, "a"), make(client, "b")
+    raw.rpush(first, b"1")
+    raw.rpush(second, b"2")
+    with Writer(url) as deck:
+        report = deck.clean(TaskCleaning("t", idle_s=0))
+        raw.rpush(second, b"new")
+        done = deck.undo()
+        assert (done.restored, [skip.id for skip in done.skipped], done.left) == (1, [second], 1)
+        last = deck.activity()[-1]
+        assert (last.verb, last.outcome, dict(last.counts)) == ("undo", "incomplete", {"restored": 1, "skipped": 1})
+        found = deck.find_batch()
+        assert (found.id, found.undone, found.undoable) == (report.batch, False, 1)
+        raw.delete(second)
+        done = deck.undo()
+        assert (done.restored, done.skipped, done.left) == (2, (), 0)
+        assert deck.batches()[report.batch or ""].undone
+    assert (raw.lrange(first, 0, -1), raw.lrange(second, 0, -1)) == ([b"1"], [b"2"])
+    assert {one.name for one in manager.task_queues("t")} == {first, second}
 
 
 def test_what_is_of_another_task_by_now_is_not_given_the_old_messages_nor_the_old_owner(

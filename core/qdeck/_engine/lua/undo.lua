@@ -324,6 +324,9 @@ elseif c.ids and #c.ids > 0 then
     end
   end
 end
+if not string.find(ARGV[2], ':', 1, true) and u.done > 0 then
+  count('restored', u.done - (slice.u and slice.u.done or 0), UNDO)
+end
 slice.c, slice.u = #retryable > 0 and rows_of(retryable) or nil, u
 local left = cmsgpack.pack(slice)
 redis.call('HSET', UNDO, offset, left)

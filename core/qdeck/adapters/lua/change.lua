@@ -281,6 +281,7 @@ end
 if mode == 'once' then return { 0, 0, 0, failed } end
 if undoes then
   redis.call('HDEL', undo, place)
+  redis.call('HINCRBY', undo, 'restored', 1)
   return { 0, tonumber(redis.call('HGET', undo, 'bytes') or 0), 0, failed }
 end
 local kept = { ARGV[5] }

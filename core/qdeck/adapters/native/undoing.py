@@ -84,11 +84,17 @@ class NativeUndoer(Undoer):
 
     def kept(self) -> Program[KeptUndo]:
         """Return what is stored for the batch."""
-        calls: list[Command] = [
-            (b"HMGET", keys.undo_key(queue, self._batch), b"applied", b"undoable", b"bytes") for queue in self._queues
-        ]
+        fields = (b"applied", b"undoable", b"bytes", b"restored")
+        calls: list[Command] = [(b"HMGET", keys.undo_key(queue, self._batch), *fields) for queue in self._queues]
+        if self._target is not None:  # what a move restored is what its return applied
+            back = [keys.undo_key(self._target, self._return_of(queue)) for queue in self._queues]
+            calls += [(b"HMGET", key, b"none", b"none", b"none", b"applied") for key in back]
         rows = yield from reads.fetch_all(calls)
-        return KeptUndo(*(sum(int(row[at] or 0) for row in rows) for at in range(3)))
+        return KeptUndo(*(sum(int(row[at] or 0) for row in rows) for at in range(4)))
+
+    def _return_of(self, queue: str) -> str:
+        """Return the id under which jobs of a queue return from the target of a move."""
+        return f"{self._batch}-undo-{self._queues.index(queue)}"
 
     def _gather(self) -> Program[None]:
         """Deliver what is under way, and find every queue that the batch reached."""
@@ -164,7 +170,7 @@ class NativeUndoer(Undoer):
         done, skipped = 0, []
         while done < len(entries):  # one call takes as many as it may read
             op = batch_transitions.apply_slice(
-                target, "return", kept["s"], entries[done:], batch=f"{self._batch}-undo-{self._queues.index(queue)}",
+                target, "return", kept["s"], entries[done:], batch=self._return_of(queue),
                 offset=f"{number}+{done}" if done else number, event=event, extra=queue,
             )  # fmt: skip
             acted = yield from programs.call(op)
