@@ -277,7 +277,7 @@ def test_what_a_retry_would_do_is_told_by_its_adapter(url: str, raw: redis.Redis
         "vmpooler": "Only for a request that has not ended",
         "ifdb": "With two more retries", "scheduler": "Workers drop a job",
         "rq": "Like rq requeue", "celery": "Sends the call again",
-        "bullmq": "Like Job.retry", "sidekiq": "Like Retry on its web page",
+        "bullmq": "Like Job.retry", "sidekiq": "Like Retry on its web page", "streams": "Added again to the end",
     }  # fmt: skip
     with Writer(url, adapters=(adapter,)) as deck:
         queue = next(row.name for row in deck.snapshot().queues if row.dead)

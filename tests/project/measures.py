@@ -24,7 +24,7 @@ RECORD: Final = Path(__file__).parent / "measures.json"
 PACKAGES: Final = {"core": ("core", "qdeck"), "console": ("console", "qdeck_console")}
 ADAPTERS: Final = ("_adapters", "adapters")  # the package of the adapters, before and after it gets its public name
 LEFT_OUT: Final = ("testing", "demo")
-FOREIGN: Final = ("vmpooler", "ifdb", "scheduler", "lists", "rq", "celery", "bullmq", "sidekiq")
+FOREIGN: Final = ("vmpooler", "ifdb", "scheduler", "lists", "streams", "rq", "celery", "bullmq", "sidekiq")
 NAMES: Final = frozenset({"native", *FOREIGN})
 TITLE: Final = 72
 

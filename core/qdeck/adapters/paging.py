@@ -10,7 +10,7 @@ from qdeck._errors import InvalidOption, LayoutMismatch, UnknownJob
 from qdeck._model.values import JobLocation, Page, State
 from qdeck._redis import reads
 from qdeck._redis.commands import text_of
-from qdeck.adapters import streams
+from qdeck.adapters import stream_entries
 from qdeck.adapters.model import ALL, NO_QUEUE, SLICE, Entry, Kind, Part, Raw, Source, Want, age_s
 from qdeck.adapters.sorted_sets import SortedSet
 
@@ -268,9 +268,9 @@ def _read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw]
     if source.kind is Kind.LIST:
         return (yield from _list(source, mark, most))
     if source.kind is Kind.STREAM:
-        return (yield from streams.undelivered(source, mark, most))
+        return (yield from stream_entries.undelivered(source, mark, most))
     if source.kind is Kind.PENDING:
-        return (yield from streams.pending(source, mark, most))
+        return (yield from stream_entries.pending(source, mark, most))
     if source.kind is Kind.NAMES:
         cursor, names = yield (b"SCAN", mark or "0", b"MATCH", source.key, b"COUNT", NAMES_STEP)
         text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)

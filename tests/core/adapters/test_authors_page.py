@@ -138,6 +138,7 @@ class TestNamedJobs(Conformance):
 
 
 def test_an_adapter_is_a_package_that_is_found_by_itself() -> None:
-    assert ADAPTERS == ("native", "lists", "vmpooler", "ifdb", "scheduler", "bullmq", "celery", "rq", "sidekiq")
+    first = ("native", "lists", "vmpooler", "ifdb", "scheduler")
+    assert (*first, "bullmq", "celery", "rq", "sidekiq", "streams") == ADAPTERS
     for made in make_all():
         assert type(made).__module__ == f"qdeck.adapters.{made.name}.adapter"

@@ -72,7 +72,8 @@ def test_entries_of_a_list_go_to_its_end_and_back_to_their_places(
 @pytest.mark.parametrize("verb", ["retry", "discard", "run", "requeue", "bury", "cancel", "complete"])
 def test_each_verb_does_its_plan_once_and_is_taken_back(url: str, raw: redis.Redis, adapter: str, verb: str) -> None:
     FILL[adapter]().populate(raw)
-    before = of_others(raw)
+    contents = FILL[adapter]().contents
+    before = contents(raw)
     with Writer(url, adapters=(adapter,)) as deck:
         capability = {act.value: c for act, c in deck.adapters.foreign[0].capabilities().items()}.get(verb)
         if capability is None or not capability.can:
@@ -81,21 +82,21 @@ def test_each_verb_does_its_plan_once_and_is_taken_back(url: str, raw: redis.Red
             assert capability is None or capability.note in str(refused.value)
             return
         plan = deck.plan(verb)
-        assert of_others(raw) == before
+        assert contents(raw) == before
         assert plan.count or plan.tail.skipped or verb == "requeue"
         assert {entry.adapter for entry in plan.entries()} <= {adapter}
         result = deck.apply(plan)
         assert result.error is None
         assert result.applied + result.skipped_count - len(plan.tail.skipped) == plan.count
-        changed = of_others(raw)
+        changed = contents(raw)
         # All entries of a list to its end, one after the other: they are in the same order then.
         assert (changed != before) == bool(result.applied) or (adapter, verb) == ("lists", "requeue")
         assert deck.apply(plan).applied >= result.applied
-        assert of_others(raw) == changed
+        assert contents(raw) == changed
         if result.applied:
             undone = deck.undo(result.batch)
             assert (undone.restored, undone.skipped) == (result.applied, ())
-            assert of_others(raw) == before
+            assert contents(raw) == before
 
 
 def test_case_13_two_failures_of_one_request_ask_for_two_machines(deck: Writer, raw: redis.Redis) -> None:

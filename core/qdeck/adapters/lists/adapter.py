@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from qdeck._engine import codec
-from qdeck._engine.stored_numbers import whole
 from qdeck._list_names import BUILT_IN, LONGEST, ListNames, glob_of
-from qdeck._model import payload
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import QueueRow, State
 from qdeck._model.words import Verb
@@ -22,6 +19,7 @@ from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import is_error
 from qdeck._settings.model import AdapterSettings
+from qdeck.adapters import message_facts
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.lists import changes
 from qdeck.adapters.model import (
@@ -39,7 +37,6 @@ from qdeck.adapters.model import (
     short,
 )
 from qdeck.adapters.plans import shown
-from qdeck.adapters.times import read_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,9 +50,6 @@ MOST_HEADS: Final = 1000  # beginnings of names whose queue is remembered
 MOST_ENDS: Final = 200  # lists of a look whose first and last entry are read for the oldest
 NEAR_END: Final = 250  # entries of each end of a list among which one that was retried is looked for
 MOST_OF_ONE: Final = 1000  # entries of one list among very many
-_IDS: Final = ("action_id", "id", "job_id", "task_id", "correlation_id")
-_TIMES: Final = ("timestamp", "enqueued_at", "created_at")
-_TASKS: Final = ("action_type", "task", "name", "type")
 
 
 class ListSettings(AdapterSettings, frozen=True, kw_only=True):
@@ -234,14 +228,14 @@ def _measure(groups: Mapping[str, FoundKeys], now: int) -> Program[list[tuple[in
         near.append(there[: max(0, left)])
         left -= len(near[-1])
     entries = yield from reads.try_all([(b"LINDEX", name, at) for names in near for name in names for at in (0, -1)])
-    moments = iter([_since(_json(raw)) if isinstance(raw, bytes) else None for raw in entries])
+    moments = iter([message_facts.read(raw).since_ms if isinstance(raw, bytes) else None for raw in entries])
     oldest = [min((at for _ in names for at in (next(moments), next(moments)) if at is not None), default=None)
               for names in near]  # fmt: skip
     return [(total, age_s(now, at)) for total, at in zip(totals, oldest, strict=True)]
 
 
 def _id(member: bytes) -> str:
-    return shown(_word(_json(member), _IDS) or short(member))
+    return shown(message_facts.read(member).id or short(member))
 
 
 def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[str]]]:
@@ -278,46 +272,14 @@ def _from_nearer_end(raw: Raw, size: int) -> Raw:
 
 
 def _entry(queue: str, raw: Raw, now: int) -> Entry:
-    facts = _json(raw.member)
-    since = _since(facts)
+    facts = message_facts.read(raw.member)
     mark, dead = short(raw.member), raw.source.state is State.DEAD
-    failed = read_ms(_word(facts, ("failed_at",))) if dead else None
-    error = facts.get("error")
-    kind, message = None, None
-    if isinstance(error, dict):
-        kind, message = _word(error, ("error_type", "class", "type")), _word(error, ("message",))
-    elif isinstance(error, str):
-        message = error
-    tags = tuple(f"{name}:{facts[name]}" for name in ("task_id", "correlation_id") if isinstance(facts.get(name), str))
+    failed = facts.failed_ms if dead else None
     return Entry(
-        id=_word(facts, _IDS) or mark, key=f"lists/{text_of(raw.source.key)}/{mark}", adapter="lists", queue=queue,
+        id=facts.id or mark, key=f"lists/{text_of(raw.source.key)}/{mark}", adapter="lists", queue=queue,
         state=raw.source.state, native_state=raw.source.native_state,
-        seen=raw.seen(), name=text_of(raw.source.key) if queue.endswith("*") else None, tags=tags,
-        enqueued_ms=since, since_ms=failed or since, age_s=age_s(now, failed or since), body=raw.member, worker=None,
-        error=kind or ("Error" if dead else None), message=None if message is None else payload.mask_text(message),
-        failed_ms=failed, queue_from=queue if dead else None,
-        attempts=_count(facts), task=_word(facts, _TASKS),
+        seen=raw.seen(), name=text_of(raw.source.key) if queue.endswith("*") else None, tags=facts.tags,
+        enqueued_ms=facts.since_ms, since_ms=failed or facts.since_ms, age_s=age_s(now, failed or facts.since_ms),
+        body=raw.member, worker=None, error=facts.error or ("Error" if dead else None), message=facts.message,
+        failed_ms=failed, queue_from=queue if dead else None, attempts=facts.attempts, task=facts.task,
     )  # fmt: skip
-
-
-def _json(raw: bytes) -> dict[str, Any]:
-    if raw.lstrip()[:1] != b"{":
-        return {}
-    try:
-        value = codec.decode_json(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _word(facts: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    return next((value for name in names if isinstance(value := facts.get(name), str) and value), None)
-
-
-def _since(facts: Mapping[str, Any]) -> int | None:
-    return read_ms(_word(facts, _TIMES))
-
-
-def _count(facts: Mapping[str, Any]) -> int | None:
-    found = next((facts[name] for name in ("attempts", "retry_count") if name in facts), None)
-    return whole(found)
