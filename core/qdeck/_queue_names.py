@@ -134,6 +134,12 @@ class QueueName:
         return self._sibling(self.type, self.detail, context="") if self.context == "default" else self
 
     @property
+    def spellings(self) -> tuple[Self, ...]:
+        """The names of the same queue, the canonical one first."""
+        plain = self.canonical
+        return (plain,) if plain.context else (plain, plain._sibling(self.type, self.detail, context="default"))
+
+    @property
     def is_dead_letter(self) -> bool:
         """Return whether dead letters go here, by the suffix, or by the type of a name."""
         return self.type is QueueType.DEAD_LETTER or self.detail.rpartition(":")[2] == QueueType.DEAD_LETTER

@@ -1,5 +1,5 @@
-"""The messages that a service receives besides its actions: callbacks on temporary queues, and events of other
-services.
+"""The messages that a service receives besides the jobs of its queues: callbacks on temporary queues, events of other
+services, and actions that other programs push to lists of its name.
 
 Both are moved to a queue of the service's workers under a fixed id, and deleted last: moved twice has the effect of
 once. From there on retries, backoff and dead letters are those of every job.
@@ -45,14 +45,20 @@ DELIVERIES: Final = 10
 COUNT: Final = 100
 REFUSED_TASK: Final = "callbacks.refused"
 """The task of a callback that was refused before a handler could get it."""
+REFUSED_ACTION: Final = "actions.refused"
+"""The same of an action."""
 
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """All temporary callback queues `{inbox}:…`, and the queue where their messages wait for handlers."""
+    """All temporary callback queues `{inbox}:…`, and the queue where their messages wait for handlers.
+
+    `refused` is the task of those that cannot be read.
+    """
 
     inbox: str
     retries: int
+    refused: str = REFUSED_TASK
 
     def job(self, raw: bytes, task: str = "") -> NewJob:
         """Return the job for a message on a task's queue; one that cannot be read or belongs elsewhere is a dead
@@ -68,9 +74,10 @@ class Follower:
             if not why:
                 return transport.job_of(action, retries=self.retries)
         except UsageError as error:
-            why, message = f"callback cannot be read: {error}", raw.decode("utf-8", "backslashreplace")
+            kind, message = self.refused.partition("s.")[0], raw.decode("utf-8", "backslashreplace")
+            why = f"{kind} cannot be read: {error}"
         found = codec.encode_json({"refused": why, "message": message})
-        return _raw_job(f"x{digest}", REFUSED_TASK, found, retries=0)
+        return _raw_job(f"x{digest}", self.refused, found, retries=0)
 
     def forward(self, name: str, task: str = "") -> Program[int]:
         """Move messages of one queue, which is registered to a task; few at once, so that other queues are not
@@ -81,7 +88,6 @@ class Follower:
             if raw is None:
                 return count
             yield from transport.forward(name, self.inbox, self.job(raw, task), raw)
-        yield from transport.wake(name)
         return COUNT
 
     def sweep(self) -> Program[int]:
@@ -93,7 +99,7 @@ class Follower:
             now = yield from reads.clock()
             for name, known in zip(full, (yield from registry.describe(full)), strict=True):
                 if known is not None and known.waited_until_ms <= now:
-                    count += yield from self.forward(name, known.task)
+                    count += yield from self._forward_some(name, known.task)
             after = names[-1]
         return count
 
@@ -105,7 +111,14 @@ class Follower:
         now = yield from reads.clock()
         if known is not None and known.waited_until_ms > now:
             return 0
-        return (yield from self.forward(name, "" if known is None else known.task))
+        return (yield from self._forward_some(name, "" if known is None else known.task))
+
+    def _forward_some(self, name: str, task: str) -> Program[int]:
+        """Move messages of a queue; where some may be left, add a wake-up for them."""
+        count = yield from self.forward(name, task)
+        if count == COUNT:
+            yield from transport.wake(name)
+        return count
 
 
 def _raw_job(job_id: str, task: str, raw: bytes, *, retries: int) -> NewJob:
@@ -206,10 +219,13 @@ class Subscription:
 class Incoming:
     """The asyncio tasks of one worker that move callbacks and events to its queue."""
 
-    def __init__(self, owner: Messenger, followers: list[Follower], subscriptions: list[Subscription]) -> None:
+    def __init__(
+        self, owner: Messenger, followers: list[Follower], subscriptions: list[Subscription], lists: list[Follower]
+    ) -> None:
         self._owner = owner
         self._followers = list({one.inbox: one for one in followers}.values())
         self._subscriptions = subscriptions
+        self._lists = lists
         # The same after a restart: the events of this consumer are found under its name.
         self._consumer = socket.gethostname() or "host"
         self._tasks: list[asyncio.Task[None]] = []
@@ -224,7 +240,7 @@ class Incoming:
             except LayoutMismatch as error:
                 # A topic whose key another program overwrote; it is opened as soon as possible.
                 _log.error("%s: %s", subscription.stream, error)
-        loops: list[Coroutine[Any, Any, None]] = [self._expire()]
+        loops: list[Coroutine[Any, Any, None]] = [self._expire(), *map(self._take, self._lists)]
         if self._followers:
             loops.append(self._follow())
         self._tasks = [asyncio.create_task(loop) for loop in loops]
@@ -253,6 +269,17 @@ class Incoming:
                 name = await client.run(transport.pop(wakeup, time.monotonic() + SWEEP_S))
                 for follower in self._followers if name is not None else ():
                     await client.run(follower.forward_named((name or b"").decode("utf-8", "replace")))
+
+    async def _take(self, actions: Follower) -> None:
+        """Move what other programs push to a list with the name of a queue of actions, in either spelling."""
+        client = self._owner.app.aclient()
+        names = [str(name) for name in self._owner.names.parse(actions.inbox).spellings]
+        while True:
+            async with _patient(actions.inbox):
+                for name in names:
+                    while await client.run(actions.forward(name)) == COUNT:
+                        continue
+                await client.run(transport.peek(actions.inbox, time.monotonic() + SWEEP_S))
 
     async def _listen(self, subscription: Subscription) -> None:
         client = self._owner.app.aclient()

@@ -18,7 +18,7 @@ from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _message_checks as checks
 from qdeck.messages import _transport as transport
 from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
-from qdeck.messages._incoming_messages import REFUSED_TASK, Follower, Incoming, Subscription
+from qdeck.messages._incoming_messages import REFUSED_ACTION, REFUSED_TASK, Follower, Incoming, Subscription
 from qdeck.messages._message_checks import read_allowed
 from qdeck.messages._messenger import RETRIES, Messenger
 from qdeck.messages._names import segment
@@ -106,13 +106,20 @@ class Service(Messenger):
         self._replies_to = read_allowed(replies_to)
         self._followers: list[Follower] = []
         self._subscriptions: list[Subscription] = []
+        self._lists: dict[str, Follower] = {}
         self._open: list[Incoming] = []
         self.app.beside.append(self._incoming)
 
     def on_action(self, action_type: str, *, context: str = "", **options: Any) -> Callable[[Handler], Handler]:
-        """Take actions of this type from the service's own queue, or from that of a context."""
-        queue = self.names.own if not context else self.names.actions(self.names.service, context)
-        return self._bind(action_type, str(queue), ends_task=False, **options)
+        """Take actions of this type from the service's own queue, or from that of a context.
+
+        What other programs push to the list of that name is moved to the queue, from its left end.
+        """
+        queue = str(self.names.own if not context else self.names.actions(self.names.service, context))
+        if not self._lists:
+            self.app.task(name=REFUSED_ACTION, queue=queue, retries=0)(self._refuse)
+        self._lists[queue] = Follower(queue, RETRIES, REFUSED_ACTION)
+        return self._bind(action_type, queue, ends_task=False, **options)
 
     def on_callback(
         self, sender: str, action_type: str, *, event: str = "", ends_task: bool = False, **options: Any
@@ -163,7 +170,7 @@ class Service(Messenger):
     @contextlib.asynccontextmanager
     async def _incoming(self) -> AsyncIterator[None]:
         """Hand over callbacks and events while a worker of the app runs, be it `run()` or `qdeck worker`."""
-        incoming = Incoming(self, self._followers, self._subscriptions)
+        incoming = Incoming(self, self._followers, self._subscriptions, list(self._lists.values()))
         await incoming.open()
         self._open.append(incoming)
         try:
@@ -229,8 +236,8 @@ class Service(Messenger):
         return run
 
     def _refuse(self, found: Any) -> None:
-        """End a callback that was refused before a handler could get it."""
-        self.app.client.run(checks.count(self.names, QueueType.CALLBACKS))
+        """End a message that was refused before a handler could get it."""
+        self.app.client.run(checks.count(self.names, self.names.shape(current_job().queue).type))
         raise Reject(str(found.get("refused") if isinstance(found, dict) else found))
 
     def _attempt(self, envelope: Any, ends_task: bool) -> Program[_Attempt]:

@@ -1,0 +1,77 @@
+"""Services that take what other programs push to plain lists, with the document's calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+    from qdeck.messages import DomainAction, Service
+
+QUEUE = "nooble4:dev:embedding:actions"
+REPLY = "nooble4:dev:ingestion_service:responses:generate_batch:c-1"
+
+
+def action(name: str, **more: object) -> str:
+    """A DomainAction, as the first services serialise it."""
+    return json.dumps({"action_id": name, "action_type": "embedding.generate_batch", "data": {"n": name}, **more})
+
+
+def counting(service: Service) -> list[str]:
+    """Declares a handler; returns what it was given."""
+    found: list[str] = []
+
+    @service.on_action("embedding.generate_batch")
+    async def generate_batch(action: DomainAction) -> dict[str, Any]:
+        found.append(action.data["n"])
+        return {"embeddings": 1}
+
+    return found
+
+
+async def test_a_service_takes_what_is_pushed_to_a_list_of_its_name(
+    make_service: Callable[..., Service], serve: Any, raw: redis.Redis
+) -> None:
+    embedding = make_service("embedding")
+    found = counting(embedding)
+    raw.rpush(QUEUE, action("a1"), action("a2"))
+    await serve(embedding)
+    await until(lambda: found == ["a1", "a2"])
+    raw.rpush(QUEUE, action("a3", callback_queue_name=REPLY, correlation_id="c-1"))
+    _, answer = await asyncio.to_thread(raw.blpop, [REPLY], 10)  # type: ignore[misc]  # redis-py's own types
+    assert json.loads(answer)["data"] == {"embeddings": 1}
+    raw.rpush("nooble4:dev:embedding:default:actions", action("a4"))
+    await until(lambda: found == ["a1", "a2", "a3", "a4"])
+    await until(lambda: not raw.exists(QUEUE, "nooble4:dev:embedding:default:actions"))
+
+
+async def test_an_action_that_is_pushed_twice_runs_once_and_old_workers_take_their_share(
+    make_service: Callable[..., Service], serve: Any, raw: redis.Redis
+) -> None:
+    embedding = make_service("embedding")
+    found = counting(embedding)
+    raw.rpush(QUEUE, *(action(f"a{number}") for number in range(150)), action("a0"))
+    assert raw.lpop(QUEUE) == action("a0").encode()  # a worker of the other fleet
+    await serve(embedding)
+    await until(lambda: not raw.exists(QUEUE))
+    await until(lambda: len(found) == 150)
+    assert sorted(found) == sorted(f"a{number}" for number in range(150))
+
+
+async def test_what_is_no_action_is_a_dead_letter_and_stops_nothing(
+    make_service: Callable[..., Service], serve: Any, raw: redis.Redis
+) -> None:
+    embedding = make_service("embedding")
+    found = counting(embedding)
+    raw.rpush(QUEUE, "no json", b"\xff", '{"action_type": "embedding.generate_batch"}', action("a1"))
+    await serve(embedding)
+    await until(lambda: found == ["a1"])
+    await until(lambda: raw.zcard(f"{{{QUEUE}}}:dead_letter") == 3)
+    assert not raw.exists(QUEUE)
