@@ -81,12 +81,20 @@ def _paused(yard: Yard) -> None:
     yard.deck.pause(QUEUE)
 
 
+def _schedule_late(yard: Yard) -> None:
+    """A schedule of every minute made nothing for two hours."""
+    told = {"v": 1, "queue": QUEUE, "task": "t", "cron": "* * * * *", "tz": "UTC", "missed": "once", "priority": 100}
+    yard.raw.hset(keys.SCHEDULES, "feeds", json.dumps(told | {"template": "100 3 t", "body": "[[],{}]", "unique": ""}))
+    yard.raw.hset(keys.SCHEDULE_STATES, mapping={"": 1, "feeds": f"1 {yard.now_ms - 2 * HOUR * 1000} 0 0 0 0 - -"})
+
+
 def _measure(yard: Yard) -> None:
     """VMPooler wrote its health an hour ago."""
     at = datetime.fromtimestamp(yard.now_ms / 1000 - 3600, UTC).isoformat(timespec="seconds")
     yard.raw.hset("vmpooler__health", mapping={"status": "healthy", "metrics": "{}", "last_check": at})
 
 
+IN_DOCTOR = (Code.UNREADABLE, Code.SCHEDULE_LATE)
 MADE: dict[Code, tuple[Callable[[Yard], Any], Status]] = {
     Code.UNREADABLE: (lambda yard: yard.raw.hset(yard.key("meta"), "n:done", "many"), Status.DEGRADED),
     Code.STUCK: (lambda yard: yard.running(60), Status.DEGRADED),
@@ -101,6 +109,7 @@ MADE: dict[Code, tuple[Callable[[Yard], Any], Status]] = {
     Code.HANDLER_STUCK: (_handler_stuck, Status.UNHEALTHY),
     Code.DEAD_GROWING: (_dead_growing, Status.DEGRADED),
     Code.FILLING: (_filling, Status.DEGRADED),
+    Code.SCHEDULE_LATE: (_schedule_late, Status.DEGRADED),
     Code.MEASURE: (_measure, Status.DEGRADED),
 }
 
@@ -155,7 +164,7 @@ def test_all_faces_give_a_finding_the_same_severity(
     if code not in (Code.HANDLER_STUCK, Code.MEASURE):  # those are a worker's and a system's, of whatever queue
         assert entry.worst(code) is Severity.of(expected)
     told = {check["code"] for check in qdeck("doctor", "--json").json["checks"] if check["code"] and not check["ok"]}
-    assert (code in told) is (code is Code.UNREADABLE), "doctor looks at the server and at what cannot be read"
+    assert (code in told) is (code in IN_DOCTOR), "doctor looks at the server, and at what no worker or adapter does"
 
 
 def test_a_danger_of_the_server(make_server: Callable[..., Server], qdeck: Callable[..., Ran]) -> None:

@@ -19,14 +19,14 @@ _OUTCOMES: Final = {
 }  # fmt: skip
 
 
-def state(row: ScheduleRow) -> tuple[str, str, str]:
-    """Its sign, its role, and what is wrong with it in words; empty when nothing is."""
+def state(row: ScheduleRow, late: str = "warn") -> tuple[str, str, str]:
+    """Its sign, its role, and what is wrong with it in words, if anything; `late` is the role of a late one."""
     if row.problem:
         return "✗", "bad", f"cannot be read: {row.problem}"
     if not row.enabled:
         return "║", "warn", "paused"
     if row.late_s is not None:
-        return "▲", "warn", f"{fmt.span(row.late_s * 1000)} late: no worker or agent runs it"
+        return "▲", late, f"{fmt.span(row.late_s * 1000)} late: no worker or agent runs it"
     if row.last_outcome == "dead":
         return "✗", "bad", "its last job is a dead letter"
     return "•", "muted", ""
@@ -59,10 +59,11 @@ def reason(row: ScheduleRow) -> str:
 
 
 class SchedulesView(NamedTuple):
-    """What all rows have in common: the server's clock, and the start of names that all queues share."""
+    """What all rows have in common: the server's clock, the start of names, the role of schedules that are late."""
 
     now_ms: int
     naming: Naming
+    late: str = "warn"
 
 
 def _plain(row: ScheduleRow) -> str:
@@ -103,21 +104,22 @@ TABLE: Final = Table[ScheduleRow, SchedulesView](
     Column("cron", 17, lambda row, cell: [(cut_end(safe_text(row.cron, limit=80), cell.width), _plain(row))], lead=1),
     Column("queue", 24, _queue),
     Column("jobs", 8, lambda row, _: fmt.cell(fmt.count(row.jobs_made), _plain(row)), right=True),
-    sign=lambda row, _: state(row)[:2],
+    sign=lambda row, view: state(row, view.late)[:2],
     most=60,
 )
 
 
 def lines(row: ScheduleRow, cells: int, view: SchedulesView, *, at_cursor: bool) -> list[Line]:
     """Return the line of a schedule; one that is in trouble says why on a second line."""
-    _, role, why = state(row)
+    _, role, why = state(row, view.late)
     first = TABLE.line(row, cells, view, at_cursor=at_cursor)
     return [first, ((" " * LEAD, "text"), (cut_end(safe_text(why, limit=200), cells - 6), role))] if why else [first]
 
 
-def side(row: ScheduleRow, cells: int, *, now_ms: int, naming: Naming) -> list[Line]:
+def side(row: ScheduleRow, cells: int, view: SchedulesView) -> list[Line]:
     """All about one schedule."""
-    glyph, role, why = state(row)
+    now_ms, naming = view.now_ms, view.naming
+    glyph, role, why = state(row, view.late)
     word = f"{glyph} {_word(row)}"
     found: list[Line] = [
         (*fmt.fit([(cut_middle(safe_text(row.name, limit=200), cells - 12), "strong bold")], cells - len(word)),

@@ -12,7 +12,18 @@ from textual.screen import Screen
 
 from qdeck import InvalidFilter
 from qdeck.admin import Code
-from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, ActionHandler, bindings, footer_actions, of_scope
+from qdeck_console.actions import (
+    DEAD,
+    QUEUES,
+    SCHEDULES,
+    STUCK,
+    TABS,
+    Action,
+    ActionHandler,
+    bindings,
+    footer_actions,
+    of_scope,
+)
 from qdeck_console.feed import FeedState, Query
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
@@ -228,6 +239,8 @@ class FrameScreen(Screen[None]):
         news = {}
         if snapshot is not None:
             news[STUCK] = (snapshot.totals.stuck, frame.role_of(snapshot, Code.STUCK))
+            late = snapshot.late_schedules or ()
+            news[SCHEDULES] = (len(late), frame.role_of(snapshot, Code.SCHEDULE_LATE))
             news[DEAD] = (snapshot.totals.dead, frame.role_of(snapshot, Code.DEAD))
         return [
             Tab(id, id.capitalize(), number, *news.get(id, (0, "warn")))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from qdeck import QdeckError
-from qdeck.admin import MISSED, NATIVE, CronRule, QueueRef, ScheduleRow
+from qdeck.admin import MISSED, NATIVE, Code, CronRule, QueueRef, ScheduleRow
 from qdeck_console.actions import SCHEDULES, ActionHandler
 from qdeck_console.presenters import schedules as present
 from qdeck_console.presenters.confirm import PlanTerm
 from qdeck_console.presenters.empty_state import EmptyState
+from qdeck_console.presenters.frame import role_of
 from qdeck_console.screens.lists import ListScreen, ListSpec
 from qdeck_console.screens.pausing import ask_reason, may_lift
 from qdeck_console.screens.prompt import Prompt, PromptField
@@ -56,11 +57,16 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
 
     def lines(self, row: ScheduleRow, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the lines of a schedule."""
-        return present.lines(row, cells, present.SchedulesView(self.now_ms, self.naming), at_cursor=at_cursor)
+        return present.lines(row, cells, self._shared(), at_cursor=at_cursor)
 
     def side(self, row: ScheduleRow, cells: int, _height: int) -> Sequence[Line]:
         """Return all about one schedule."""
-        return present.side(row, cells, now_ms=self.now_ms, naming=self.naming)
+        return present.side(row, cells, self._shared())
+
+    def _shared(self) -> present.SchedulesView:
+        snapshot = self.feed_state.snapshot
+        late = "warn" if snapshot is None else role_of(snapshot, Code.SCHEDULE_LATE, "warn")
+        return present.SchedulesView(self.now_ms, self.naming, late)
 
     def _why_not_open(self) -> str:
         row = self.chosen

@@ -202,6 +202,7 @@ class Snapshot:
     severities: Mapping[Code, Status] = field(default_factory=lambda: MappingProxyType({}))  # the worst of each code
     checks: tuple[Check, ...] = ()  # every rule, whether it found something or not
     measures: tuple[Measure, ...] = ()  # of other systems
+    late_schedules: tuple[tuple[QueueRef, str], ...] | None = ()  # queue and name of each; None is unknown
     unknown_systems: tuple[str, ...] = ()  # that no adapter reads, each with an example key; only where no queue is
 
 

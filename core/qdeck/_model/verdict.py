@@ -164,7 +164,7 @@ def steps(seen: Snapshot, thresholds: Thresholds | None, found: Findings) -> Ite
     yield
     yield from _dead(rows, limits, found)
     yield from _unserved(seen, limits, found)
-    checks += [_unknown_tasks(rows, found), _paused(rows, found)]
+    checks += [_unknown_tasks(rows, found), _paused(rows, found), _schedules(seen, found)]
     yield
     yield from _backed_up("ready_queue", Code.BACKLOG, rows, limits.ready_queue_max, _ready, found)
     yield from _backed_up("pending_queue", Code.OVERDUE, rows, limits.pending_queue_max, _overdue, found)
@@ -392,6 +392,15 @@ def _paused(rows: Sequence[QueueRow], findings: Findings) -> Check:
         findings.of_queue(Code.PAUSED, Status.DEGRADED, row.ref, row.ready) for row in rows if row.paused and row.ready
     ]
     return make_check("paused", found, "no queue with jobs is paused", value=len(found), threshold=0)
+
+
+def _schedules(seen: Snapshot, findings: Findings) -> Check:
+    if seen.late_schedules is None:
+        return _unknown("schedules", "the schedules cannot be read: it is unknown whether a run is late")
+    found = [
+        findings.of_queue(Code.SCHEDULE_LATE, Status.DEGRADED, queue, name=name) for queue, name in seen.late_schedules
+    ]
+    return make_check("schedules", found, "no schedule is late", value=len(found), threshold=0)
 
 
 def _trends(rows: Sequence[QueueRow], found: Findings) -> Iterator[None]:

@@ -86,6 +86,7 @@ class Code(StrEnum):
     HANDLER_STUCK = "handler_stuck"
     DEAD_GROWING = "dead_growing"
     FILLING = "filling"
+    SCHEDULE_LATE = "schedule_late"
     MEASURE = "measure"
 
 
@@ -259,6 +260,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.DEAD: lambda f: f"{f.count:,} dead letters in {_where(f)}",
     Code.NO_WORKER: lambda f: f"no live worker for {f.label}, {_jobs(f)} waiting",
     Code.UNKNOWN_TASK: lambda f: f"no worker has task {f.name}, {_jobs(f)} of {f.label} waiting",
+    Code.SCHEDULE_LATE: lambda f: f"schedule {f.name} of {f.label} is late: no worker or agent runs it",
     Code.PAUSED: lambda f: f"{f.label} is paused, {_jobs(f)} waiting",
     Code.BACKLOG: lambda f: f"{f.count:,} jobs ready in {f.label} (limit {f.limit:,})",
     Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue in {f.label} (limit {f.limit:,})",
@@ -276,6 +278,7 @@ _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.DEAD: lambda f: f"{f.count:,} dead letters",
     Code.NO_WORKER: lambda f: f"no live worker, {_jobs(f)} waiting",
     Code.UNKNOWN_TASK: lambda f: f"no worker has task {f.name}, {_jobs(f)} waiting",
+    Code.SCHEDULE_LATE: lambda f: f"schedule {f.name} is late: no worker or agent runs it",
     Code.PAUSED: lambda f: f"paused, {_jobs(f)} waiting",
     Code.BACKLOG: lambda f: f"{f.count:,} jobs ready (limit {f.limit:,})",
     Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue (limit {f.limit:,})",

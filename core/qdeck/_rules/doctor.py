@@ -346,18 +346,25 @@ def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
     found = [DoctorCheck(name="adapters", ok=True, detail="; ".join(texts))]
     found += [DoctorCheck(name="adapters", ok=None, detail=notice) for notice in notices]
     found += [_adapter(adapter) for adapter in adapters.foreign if adapter.name in counts]
-    found += _unread_systems(seen)
+    found += _of_findings(seen)
     found += _unreadable(seen, broken)
     alive = sum(row.alive for row in rows)
     found.append(DoctorCheck(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers are alive"))
     return found
 
 
-def _unread_systems(seen: Snapshot) -> list[DoctorCheck]:
-    hint = "name plain lists in [adapters.lists], or install an adapter for this system"
-    code = Code.UNKNOWN_SYSTEM
-    texts = [one.text for one in seen.findings if one.code is code]
-    return [DoctorCheck(name="unknown_system", ok=False, detail=text, hint=hint, code=code) for text in texts]
+_HINTS: Final = {
+    Code.UNKNOWN_SYSTEM: "name plain lists in [adapters.lists], or install an adapter for this system",
+    Code.SCHEDULE_LATE: "Start a worker or an agent: each makes the jobs of schedules.",
+}
+
+
+def _of_findings(seen: Snapshot) -> list[DoctorCheck]:
+    return [
+        DoctorCheck(name=one.code.value, ok=False, detail=one.text, hint=_HINTS[one.code], code=one.code)
+        for one in seen.findings
+        if one.code in _HINTS
+    ]
 
 
 def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorCheck]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from qdeck._engine.transitions import NewJob
     from qdeck._redis.commands import Arg, Program
 
-SCHEDULES: Final = "qdeck:schedules"  # hash: name → definition (JSON)
-STATE: Final = "{qdeck:schedules}:state"  # hash: name → state of its runs; in the slot of the other
+SCHEDULES: Final = keys.SCHEDULES
+STATE: Final = keys.SCHEDULE_STATES
 _KEYS: Final = (SCHEDULES.encode(), STATE.encode())
 BLOCK_MS: Final = 60_000  # how long late tickers make no run of a schedule that was moved or removed
 STATES: Final = ("done", "dead", "cancelled", "running", "ready", "delayed", "blocked")
@@ -310,5 +310,10 @@ def _row(name: str, stored: StoredSchedules) -> ScheduleRow:
     if not state.enabled:
         return row
     upcoming, due = rule.next(max(now, state.handled_until(now))), rule.next(state.handled_until(now))
-    late = now - due if due is not None and due < now - LATE_S else None
-    return replace(row, next_ms=None if upcoming is None else upcoming * 1000, late_s=late)
+    late_s = now - due if due is not None and is_late(due, now) else None
+    return replace(row, next_ms=None if upcoming is None else upcoming * 1000, late_s=late_s)
+
+
+def is_late(due: int, now: int) -> bool:
+    """Return whether a run that was due then, in seconds, should have been made by now."""
+    return due < now - LATE_S

@@ -15,7 +15,7 @@ from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import keyspace_scan, reads
 from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import LOST, is_error
-from qdeck._server import history, workers
+from qdeck._server import history, late_schedules, workers
 from qdeck._server.queue_details import Detail, pause_of, read_details
 from qdeck._server.server_info import read_server
 from qdeck._settings.thresholds import Thresholds
@@ -109,6 +109,7 @@ class RefreshCache:
     next_part: int = 0
     rounds: int = -1
     thresholds: Thresholds = field(default_factory=Thresholds)
+    due_runs: late_schedules.DueRuns = field(default_factory=late_schedules.DueRuns)
 
     def rename(self, names: Iterable[str]) -> None:
         """Replace the list of queues."""
@@ -132,8 +133,8 @@ def read_snapshot(cache: RefreshCache, address: str, visible: Collection[str] | 
     The others are read in turns, so that ten thousand queues cost little: of very many, each refresh counts only some,
     and the snapshot has which numbers are new and how old the oldest is. Without `visible`, all are read.
     """
-    stamp, hello, info, size, *step = yield with_errors(
-        (b"TIME",), (b"HELLO",), (b"INFO",), (b"HLEN", keys.QUEUES), *_search_due(cache)
+    stamp, hello, info, schedules, size, *step = yield with_errors(
+        (b"TIME",), (b"HELLO",), (b"INFO",), late_schedules.READ, (b"HLEN", keys.QUEUES), *_search_due(cache)
     )
     server_ms = reads.stamp(stamp)
     now = server_ms or reads.local_ms()
@@ -157,6 +158,7 @@ def read_snapshot(cache: RefreshCache, address: str, visible: Collection[str] | 
         notices=tuple(notices),
         local_clock=server_ms is None,
         workers_alive=None if alive is None else len(alive),
+        late_schedules=(yield from cache.due_runs.late(schedules, now)),
         stuck_handlers=MappingProxyType({row.id: row.stuck_handlers for row in alive or () if row.stuck_handlers}),
     )
 
