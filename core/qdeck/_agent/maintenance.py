@@ -133,15 +133,23 @@ class Maintenance:
         async with self.readers.health.lock:
             return await self.readers.health.reader.health(Limits.of(self.options.settings))
 
-    async def metrics_data(self) -> tuple[Snapshot, dict[str, Any], list[agent_tasks.AgentTask], list[LifeCycleCount]]:
-        """Return the data of `/metrics`: a snapshot, the last health report, the runs of agents, temporary queues."""
+    async def metrics_data(
+        self,
+    ) -> tuple[Snapshot, dict[str, Any], list[agent_tasks.AgentTask], list[LifeCycleCount], dict[str, int | None]]:
+        """Return the data of `/metrics`: a snapshot, the last health report, the runs of agents, temporary queues, and
+        dead letters by kind.
+        """
         snapshot = await self.readers.snapshot()
         last = await self.client.run(health_record.read_last()) or {}
         try:
             runs = await self.client.run(agent_tasks.read(keys.MAINTENANCE_TASKS))
         except NotAllowed:
             runs = []
-        return snapshot, last, runs, await self._life_cycle()
+        dead: dict[str, int | None] = {}
+        for adapter in self.readers.jobs.adapters.shown:
+            if adapter.is_there:
+                dead.update(await self.readers.jobs.run(adapter.dead_sizes()))
+        return snapshot, last, runs, await self._life_cycle(), dead
 
     async def _life_cycle(self) -> list[LifeCycleCount]:
         """Return what happened to temporary queues; empty without the right to read it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,6 +19,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from qdeck._engine.stored_numbers import whole
 from qdeck._hidden_characters import HIDDEN, json_escape
 from qdeck._model.values import State
+from qdeck._rules.health import stuck_vms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,22 +34,26 @@ _OBEYED: Final = re.compile(rf"(?!\n){HIDDEN.pattern}")
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 # The document's names for what a purge takes, and the rules of qdeck for it.
 PURGES: Final = {
-    "pending": "running_without_owner",
-    "ready": "ready_too_old",
-    "completed": "done_too_old",
-    "orphaned": "orphaned_records",
+    "pending": ("pending_too_old", "running_without_owner"),
+    "ready": ("ready_too_old",),
+    "completed": ("done_too_old",),
+    "orphaned": ("orphaned_records",),
 }
 _QUEUE: Final = ("adapter", "queue")
+NO_KINDS: Final[Mapping[str, int | None]] = MappingProxyType({})
 
 
 def expose(
-    snapshot: Snapshot, report: Mapping[str, Any], tasks: Sequence[AgentTask], life: Sequence[LifeCycleCount] = ()
+    snapshot: Snapshot,
+    report: Mapping[str, Any],
+    tasks: Sequence[AgentTask],
+    life: Sequence[LifeCycleCount] = (),
+    dead: Mapping[str, int | None] = NO_KINDS,
 ) -> bytes:
-    """Return the text of `/metrics`."""
+    """Return the text of `/metrics`; `dead` has the number of dead letters where they are stored by kind."""
     registry = CollectorRegistry()
-    registry.register(
-        _Collected([*_queues(snapshot), *_health(snapshot, report), *_purge(tasks), *_agents(tasks), *_life(life)])
-    )
+    queues = (*_queues(snapshot), *_kinds(dead), *_health(snapshot, report))
+    registry.register(_Collected([*queues, *_purge(tasks), *_agents(tasks), *_life(life)]))
     # A name of another system's queue may have any character, and this may be shown in a terminal.
     return _OBEYED.sub(lambda found: "\\" + json_escape(found[0]), generate_latest(registry).decode()).encode()
 
@@ -100,6 +106,12 @@ def _gauge(rows: Sequence[QueueRow], name: str, about: str, field: str) -> Metri
     return family
 
 
+def _kinds(dead: Mapping[str, int | None]) -> Iterable[Metric]:
+    for kind, size in dead.items():
+        if size is not None:
+            yield GaugeMetricFamily(f"qdeck_dlq_{kind}_size", f"Dead letters of VMPooler of kind {kind}", value=size)
+
+
 def _health(snapshot: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "qdeck_health_status", "0 healthy, 1 degraded, 2 unhealthy", value=snapshot.status.exit_code
@@ -114,16 +126,16 @@ def _health(snapshot: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
     yield found
     said = report.get("errors")
     errors = said if isinstance(said, dict) else {}
-    older = whole(errors.get("stuck_vm_count"))
-    # The document's name and count: what is older than its threshold, stuck or late, without VMPooler's requests.
     about = "Jobs older than the threshold, as the health report counts them in stuck_vm_count"
-    value = snapshot.totals.stuck + snapshot.totals.late if older is None else older
-    yield GaugeMetricFamily("qdeck_health_stuck_vms_count", about, value=value)
+    yield GaugeMetricFamily("qdeck_health_stuck_vms_count", about, value=stuck_vms(snapshot.queues))
     if (orphans := whole(errors.get("orphaned_count"))) is not None:
         yield GaugeMetricFamily("qdeck_health_orphaned_count", "Records that belong to no job", value=orphans)
     rates = [row.out_per_s for row in snapshot.queues if row.out_per_s is not None]
     if rates:
         yield GaugeMetricFamily("qdeck_health_processing_rate", "Jobs that ended per minute", value=60 * sum(rates))
+    of_systems = report.get("processing_rate")
+    if isinstance(of_systems, dict) and isinstance(cloned := of_systems.get("clone_rate"), int | float):
+        yield GaugeMetricFamily("qdeck_health_clone_rate", "VMs that VMPooler cloned per minute", value=cloned)
     memory = snapshot.server.memory_bytes
     if memory is not None:
         yield GaugeMetricFamily("qdeck_server_memory_bytes", "Memory that the server uses", value=memory)
@@ -137,10 +149,10 @@ def _health(snapshot: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
 
 def _purge(tasks: Sequence[AgentTask]) -> Iterable[Metric]:
     counted = next((task.counters for task in tasks if task.name == "purge"), {})
-    for name, rule in PURGES.items():
+    for name, some in PURGES.items():
         # A gauge by its type, because the format adds `_total` to the names of counters; it only ever grows.
-        about = f"Entries that purges took under the rule {rule}"
-        yield GaugeMetricFamily(f"qdeck_purge_{name}_count", about, value=counted.get(rule, 0))
+        about = f"Entries that purges took under the rule {' or '.join(some)}"
+        yield GaugeMetricFamily(f"qdeck_purge_{name}_count", about, value=sum(counted.get(rule, 0) for rule in some))
     rules = CounterMetricFamily("qdeck_purge_entries", "Entries that purges took", labels=("rule",))
     for rule, count in counted.items():
         rules.add_metric((rule,), count)

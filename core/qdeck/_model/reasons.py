@@ -272,6 +272,8 @@ class CautionCode(StrEnum):
     DESTROYED_OUTSIDE = "destroyed_outside"
     HAS_DEPENDENTS = "has_dependents"
     ORDER_UNKNOWN = "order_unknown"
+    NO_DEAD_LETTER = "no_dead_letter"
+    RECORDS_END = "records_end"
 
 
 class Caution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -306,6 +308,8 @@ _CAUTIONS: Final[Mapping[CautionCode, Callable[[str], str]]] = MappingProxyType(
         CautionCode.HAS_DEPENDENTS: lambda _: (
             "discarding a job may release jobs that began to wait for it after this plan was made"
         ),
+        CautionCode.NO_DEAD_LETTER: lambda _: "dlq_enabled is false: what is removed is not copied to the dead letters",
+        CautionCode.RECORDS_END: lambda name: f"records of {name} that become orphans this way expire in an hour",
         CautionCode.ORDER_UNKNOWN: lambda _: "it is unknown from which end readers take the entries of a list",
     }
 )

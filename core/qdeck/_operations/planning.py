@@ -223,6 +223,7 @@ class _Making:
         rule, tally = search.rule, self.tally
         verb = self.request.verb.value if rule is None else str(rule.verb_for(search.limits))
         context = yield from self._context(adapter, verb)
+        context = context if rule is None else msgspec.structs.replace(context, rule=rule.name)
         for pages in (yield from adapter.pages(queue, msgspec.structs.replace(search, prepared=context.prepared))):
             seen = 0
             while (rows := (yield from pages.page())) is not None:

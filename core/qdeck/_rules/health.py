@@ -20,7 +20,7 @@ from qdeck._server import finding_times
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
@@ -65,7 +65,6 @@ class Errors:
     late: int | None
     orphaned: int | None
     stuck_vms: int | None = None
-    """Stuck and late, as the document on queue reliability counts them: of VMPooler only machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +83,13 @@ class HealthReport:
     snapshot: Snapshot = field(repr=False)
     thresholds: Thresholds = field(default_factory=Thresholds, repr=False)
     adapters: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    adapter_rates: Mapping[str, float | None] = field(default_factory=lambda: MappingProxyType({}))
+    """What adapters count a minute, by the names of their systems."""
+
+
+def stuck_vms(rows: Iterable[QueueRow]) -> int:
+    """Return stuck and late jobs, as the document on queue reliability counts them: of VMPooler only machines."""
+    return sum((row.stuck or 0) + (row.late or 0) for row in rows if row.problem is None and not row.serves_others)
 
 
 def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Program[HealthReport]:
@@ -113,15 +119,14 @@ def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Progr
             stuck=seen.totals.stuck if known else None,
             late=seen.totals.late if known else None,
             orphaned=measured.orphaned,
-            stuck_vms=sum((row.stuck or 0) + (row.late or 0) for row in rows if not row.serves_others)
-            if known
-            else None,
+            stuck_vms=stuck_vms(rows) if known else None,
         ),
         checks=tuple(checks),
         notices=tuple(notices),
         snapshot=seen,
         thresholds=thresholds,
         adapters=MappingProxyType(measured.adapters),
+        adapter_rates=MappingProxyType(measured.rates),
     )
 
 
@@ -133,6 +138,7 @@ class _Measured:
     orphaned: int | None
     tasks: dict[str, TaskHealth] = field(default_factory=dict)
     adapters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    rates: dict[str, float | None] = field(default_factory=dict)
 
     def add(self, adapter: Adapter, health: AdapterHealth) -> None:
         """Add what an adapter measured: it knows more about its queues than their rows show."""
@@ -147,6 +153,7 @@ class _Measured:
             self.orphaned = None if health.orphaned is None else self.orphaned + health.orphaned
         if health.facts is not None:
             self.adapters[adapter.name] = health.facts
+        self.rates.update(health.rates)
 
 
 def _measure(seen: Snapshot, adapters: Adapters, limits: Limits | None, notices: list[str]) -> Program[_Measured]:

@@ -24,7 +24,7 @@ def document(report: HealthReport) -> dict[str, Any]:
             state: {str(ref): _queue(row) for ref, row in rows.items()} for state, rows in report.queues.items()
         },
         "tasks": {name: asdict(task) for name, task in report.tasks.items()},
-        "processing_rate": None if rates is None else rates_document(rates),
+        "processing_rate": ({} if rates is None else rates_document(rates)) | dict(report.adapter_rates) or None,
         "errors": {
             "dlq_size": errors.dead,
             "stuck_count": errors.stuck,

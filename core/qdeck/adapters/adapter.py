@@ -194,6 +194,11 @@ class Adapter(ABC):
         """Return the newest dead letters of a kind, and how many there are of it."""
         raise NotImplementedError
 
+    def dead_sizes(self) -> Program[Mapping[str, int | None]]:
+        """Return the number of dead letters of each kind, where they are stored by kind."""
+        yield from ()  # reads nothing, but is a program
+        return {}
+
     def workers(self, now: int) -> Program[list[WorkerRow]]:
         """Return the workers that register themselves for the queues of this adapter."""
         yield from ()  # reads nothing, but is a program

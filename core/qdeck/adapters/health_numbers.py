@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
 
 MOST: Final = 2000  # entries of one queue whose ages are read
-_MEASURED: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD)
+MEASURED: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD)
 
 
-def measure(adapter: paging.Listed, rows: Sequence[QueueRow]) -> Program[AdapterHealth]:
-    """Return the sizes of all states of all queues, and ages, for long lists of their first entries."""
+def measure(
+    adapter: paging.Listed, rows: Sequence[QueueRow], states: Sequence[State] = MEASURED
+) -> Program[AdapterHealth]:
+    """Return the sizes of all states of all queues, and ages in some, for long lists of their first entries."""
     found: list[StateHealth] = []
     for row in rows:
         by_state: dict[str, list[JobRecord]] = defaultdict(list)
-        for entry in (yield from paging.every(adapter, row.name, _MEASURED, most=MOST)):
+        for entry in (yield from paging.every(adapter, row.name, states, most=MOST)):
             by_state[entry.state].append(entry)
         found += [_state(row, state, by_state[state]) for state in State if getattr(row, state.value) is not None]
     return AdapterHealth(states=tuple(found))
@@ -41,4 +43,5 @@ def _state(row: QueueRow, state: State, entries: list[JobRecord]) -> StateHealth
         average_s=sum(known) / len(known) if known else None,
         stuck=sum(entry.stuck is not None for entry in entries),
         exact=len(entries) >= (size or 0),
+        unknown=sum(entry.age_s is None for entry in entries),
     )

@@ -195,7 +195,7 @@ class Entry(JobRecord):
 
 
 class StateHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of one state of one queue; ages are of entries whose age is known."""
+    """The numbers of one state of one queue; ages are of entries whose age is known, `unknown` counts the others."""
 
     queue: str
     state: State
@@ -204,12 +204,14 @@ class StateHealth(msgspec.Struct, frozen=True, kw_only=True):
     average_s: float | None = None
     stuck: int | None = None
     exact: bool = True
+    unknown: int = 0
 
 
 class AdapterHealth(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of an adapter for the health checks. None is unknown.
 
-    `facts` are further facts about the system, as JSON; None for an adapter that is not listed there.
+    `facts` are further facts about the system, as JSON; None for an adapter that is not listed there. `rates` are per
+    minute, by name.
     """
 
     states: tuple[StateHealth, ...] = ()
@@ -217,6 +219,7 @@ class AdapterHealth(msgspec.Struct, frozen=True, kw_only=True):
     orphaned: int | None = None
     facts: Mapping[str, Any] | None = msgspec.field(default_factory=lambda: MappingProxyType({}))
     notices: tuple[str, ...] = ()
+    rates: Mapping[str, float | None] = msgspec.field(default_factory=lambda: MappingProxyType({}))
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,7 +82,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """Return why it applies to this job."""
         due = getattr(row, "due_ms", None) if "{late}" in self.reason else None
         return self.reason.format(
-            age="an unknown age" if row.age_s is None else duration(1000 * row.age_s),
+            age="an unknown time" if row.age_s is None else duration(1000 * row.age_s),
             limit=limits.words(self.setting) if self.setting else "",
             late="" if due is None else duration(now - due),
             problem=row.problem if "{problem}" in self.reason else "",

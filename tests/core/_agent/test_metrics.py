@@ -132,5 +132,6 @@ def test_the_page_has_every_metric() -> None:
         at_ms=1, server=ServerInfo(memory_bytes=1), status=Status.HEALTHY, findings=(), adapters=("native",),
         totals=Totals(), queues=(QueueRow(adapter="native", name="q", out_per_s=1.0),), workers_alive=1,
     )  # fmt: skip
-    text = expose(seen, {"errors": {"orphaned_count": 0}}, ()).decode()
+    report = {"errors": {"orphaned_count": 0}, "processing_rate": {"clone_rate": 1.5}}
+    text = expose(seen, report, (), dead=dict.fromkeys(("pending", "clone", "ready", "tasks"), 1)).decode()
     assert sorted(listed) == sorted(re.findall(r"^# HELP (\w+) ", text, re.MULTILINE))

@@ -47,6 +47,7 @@ from qdeck.adapters.vmpooler.keys import (
     REQUESTS,
     SETS,
     TASKS,
+    VmPoolerSettings,
     group_of,
     kind_of,
     pool_key,
@@ -91,12 +92,19 @@ class VmPooler(Adapter):
     acl_keys: ClassVar[tuple[str, ...]] = ("vmpooler__*",)
     about: ClassVar[str] = "vmpooler__* of VMPooler"
     outcome_evidence: ClassVar[str] = "a request shows when it has all its VMs, and each failure adds a dead letter"
+    settings_type: ClassVar[type[AdapterSettings]] = VmPoolerSettings
     patience_s: ClassVar[float] = 900.0  # after which the manager itself gives a clone up
 
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         super().__init__(settings)
         self._letters: tuple[Any, Counter[str]] = (None, Counter())
         self._clones: Clones | None = None
+
+    @property
+    def data_ttl_ms(self) -> int:
+        """How long the record of a VM or a request that has ended is kept."""
+        own = self.settings if isinstance(self.settings, VmPoolerSettings) else VmPoolerSettings()
+        return own.data_ttl * 3_600_000
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """Return the keys that exist once; the fourth dead-letter key may be a hash or a sorted set."""
@@ -119,12 +127,12 @@ class VmPooler(Adapter):
         refill = "the manager refills pools by itself"
         return {
             Verb.RETRY: Capability(states=(State.DEAD,), note="only for a request that has not ended; " + refill),
-            Verb.DISCARD: Capability(states=(State.DEAD, State.DONE, State.READY)),
+            Verb.DISCARD: Capability(states=(State.DEAD, State.DONE, State.READY, State.CANCELLED)),
             Verb.CANCEL: Capability(states=(State.RUNNING, State.READY), note="like DELETE of its API"),
             Verb.COMPLETE: Capability(states=(State.READY, State.RUNNING), note="the manager destroys the VM"),
             Verb.BURY: Capability(states=(State.DELAYED, State.READY)),
             Verb.EXPIRE: Capability(
-                states=(State.READY, State.RUNNING, State.DELAYED),
+                states=(State.READY, State.RUNNING, State.DELAYED, State.CANCELLED),
                 note="requests and pending VMs, by a purge",
             ),
             Verb.REQUEUE: Capability(code=CapabilityCode.BY_ITSELF, note=refill),
@@ -230,7 +238,7 @@ class VmPooler(Adapter):
         if group is not None or reads.number(waiting) or reads.number(working):
             limit = now // 1000 - 300
             late = yield with_errors(*((b"ZCOUNT", key, b"-inf", f"({limit}") for key in (REQUESTS, PROCESSING)))
-            counts = {s: None if ended is None else ended[s] for s in (State.DONE, State.DEAD, State.CANCELLED)}
+            counts = {s: None if ended is None else ended[s] for s in (State.DONE, State.CANCELLED)}
             rows.append(
                 QueueRow(
                     adapter=self.name,
@@ -238,7 +246,7 @@ class VmPooler(Adapter):
                     ready=reads.number(waiting),
                     running=reads.number(working),
                     done=counts[State.DONE],
-                    dead=counts[State.DEAD],
+                    dead=0,
                     cancelled=counts[State.CANCELLED],
                     stuck=sum(reads.number(n) or 0 for n in late),
                     oldest_s=age_s(now, min(since, default=None)),
@@ -297,6 +305,12 @@ class VmPooler(Adapter):
         [size] = [len(entries)] if is_hash else (yield from reads.try_all([(b"ZCARD", source.key)]))
         return entries[:most], reads.number(size) or 0
 
+    def dead_sizes(self) -> Program[Mapping[str, int | None]]:
+        """Return the number of dead letters in each of its four keys."""
+        from qdeck.adapters.vmpooler.health import read_letters
+
+        return (yield from read_letters())
+
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the sets of a pool, or the keys of requests and tasks; and the dead letters."""
         found: list[Source] = []
@@ -310,7 +324,7 @@ class VmPooler(Adapter):
                 found.append(Source(key=PROCESSING, kind=Kind.ZSET, state=State.RUNNING, native_state="processing"))
             if State.READY in states:
                 found.append(Source(key=REQUESTS, kind=Kind.ZSET, state=State.READY, native_state="requested"))
-            return [*found, *([_REQUEST_SCAN] if {State.DONE, State.DEAD, State.CANCELLED} & set(states) else [])]
+            return [*found, *([_REQUEST_SCAN] if {State.DONE, State.CANCELLED} & set(states) else [])]
         if queue == CREATE_QUEUE or queue in TASKS:
             key, kind = (CREATE, Kind.ZSET) if queue == CREATE_QUEUE else (TASKS[queue], Kind.SET)
             ready = Source(key=key, kind=kind, state=State.READY, native_state="queued")
@@ -332,7 +346,7 @@ class VmPooler(Adapter):
         if queue == NO_QUEUE:
             from qdeck.adapters.vmpooler.purge import fill_orphans
 
-            return (yield from fill_orphans(raws, now))
+            return (yield from fill_orphans(raws, (yield from self.pools()), now))
         if queue == REQUEST_QUEUE:
             return (yield from fill_requests(raws, now))
         if queue == CREATE_QUEUE or queue in TASKS:
@@ -345,7 +359,8 @@ class VmPooler(Adapter):
 
         if state != NO_STATE:
             return (yield from super().recall(queue, state, seen, now))
-        found = yield from read_orphans([one.member for one in seen], now, ending=True)
+        pools = yield from self.pools()
+        found = yield from read_orphans([one.member for one in seen], pools, now, ending=True)
         return [entry if entry and entry.seen == one else None for entry, one in zip(found, seen, strict=True)]
 
     def rules(self, queue: str) -> Sequence[Rule]:
@@ -358,7 +373,7 @@ class VmPooler(Adapter):
         """Return also its own numbers: clones in progress, orphaned records, and VMPooler's own health."""
         from qdeck.adapters.vmpooler.health import measure_health
 
-        found, self._clones = yield from measure_health(self, now, rows, self._clones)
+        found, self._clones = yield from measure_health(self, now, rows, self._clones, orphans)
         return found
 
     def write_health(self, now: int) -> Program[dict[str, str]]:

@@ -15,12 +15,11 @@ from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import THERE, Change
-from qdeck.adapters.model import PERMANENT, Entry, Skipped
-from qdeck.adapters.times import iso, read_ms
+from qdeck.adapters.model import PERMANENT, Entry, Skipped, age_s
+from qdeck.adapters.times import iso
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
     CREATE_QUEUE,
-    DATA_TTL_S,
     DEAD,
     MOST_TOGETHER,
     REQUEST_QUEUE,
@@ -31,35 +30,39 @@ from qdeck.adapters.vmpooler.keys import (
     task_items,
     vm_key,
 )
-from qdeck.adapters.vmpooler.purge import ORPHAN, expire_orphan
-from qdeck.adapters.vmpooler.requests import DESTROYED, end_request
+from qdeck.adapters.vmpooler.purge import ORPHAN, ORPHAN_TTL_S, expire_orphan, is_old_orphan
+from qdeck.adapters.vmpooler.read import CLONED, since_of
+from qdeck.adapters.vmpooler.requests import DESTROYED, change_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
-    from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import Cell
     from qdeck.adapters.plans import Context
+    from qdeck.adapters.vmpooler.adapter import VmPooler
 
+_NO_LETTER: Final = Caution(code=CautionCode.NO_DEAD_LETTER)
+_RECORDS_END: Final = Caution(code=CautionCode.RECORDS_END, name="VMs")
 _VM_STAYS: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the VM itself")
 
 
-def build(adapter: Adapter, act: Verb, entry: Entry, context: Context, reason: str) -> Program[Change]:
+def build(adapter: VmPooler, act: Verb, entry: Entry, context: Context, reason: str) -> Program[Change]:
     """Return the change of a verb for an entry."""
     now, limits = context.now, context.limits
     if entry.native_state == ORPHAN:
-        return expire_orphan(entry, now)
+        return expire_orphan(entry, (yield from adapter.pools()), now)
     if entry.queue == REQUEST_QUEUE:
-        if act not in (Verb.CANCEL, Verb.EXPIRE):
-            raise Skipped.because("a request can only be cancelled")
-        return (yield from end_request(act, entry, now))
+        return (yield from change_request(act, entry, now, adapter.data_ttl_ms))
     rule = context.rule
+    if rule is not None and entry.state != State.DEAD and entry.age_s is None:
+        raise Skipped.because("its age is unknown: no field of its record says since when it is in this state")
     if rule is not None and entry.state != State.DEAD and not adapter.takes(rule, entry, limits, now):
         raise Skipped.because("it is no longer over the limit")
     if act is Verb.EXPIRE and entry.native_state == "pending":
-        return (yield from _drop(entry, now))
+        dropped = yield from _drop(entry, now, adapter.data_ttl_ms)
+        return dropped if rule is None else msgspec.structs.replace(dropped, caution=_NO_LETTER)
     if act is Verb.EXPIRE:
         raise Skipped.because("only requests, pending VMs and orphaned records expire")
     if act is Verb.RETRY:
@@ -71,10 +74,10 @@ def build(adapter: Adapter, act: Verb, entry: Entry, context: Context, reason: s
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
         raise Skipped.because("a task can only be discarded")
     if act is Verb.BURY:
-        return (yield from _bury(entry, now, limits, reason, by_rule=rule is not None))
+        return (yield from _bury(entry, context, reason, adapter.data_ttl_ms))
     if act is Verb.DISCARD and entry.state == State.DONE:
-        return _remove(entry)
-    return _complete(entry)
+        return (yield from _forget(entry, now, limits if rule is not None else None))
+    return (yield from _complete(entry))
 
 
 def _remove(entry: Entry) -> Change:
@@ -85,9 +88,26 @@ def _remove(entry: Entry) -> Change:
         cell = cells.member(seen.key, seen.member, THERE, None)
     return Change(
         id=entry.id,
-        cells=(cell, *(_in_no_other_set(entry) if entry.native_state == "completed" else ())),
-        effect=f"removed from {seen.key.decode('utf-8', 'replace')}",
-        caution=_VM_STAYS if entry.state == State.DONE else None,
+        cells=(cell,),
+        effect=f"removed from {text_of(seen.key)}",
+    )
+
+
+def _forget(entry: Entry, now: int, limits: Limits | None) -> Program[Change]:
+    """Remove a VM from `completed` or `discovered`.
+
+    A purge also lets its record expire if that becomes an orphan of its age: the manager does so in the same pass.
+    """
+    removed, hash_key = _remove(entry), vm_key(entry.seen.member)
+    [ttl] = yield with_errors((b"TTL", hash_key))
+    ends = limits is not None and ttl == -1 and is_old_orphan(age_s(now, entry.enqueued_ms), limits)
+    record = (cells.expiry(hash_key, None, b"%d" % (now + ORPHAN_TTL_S * 1000)),) if ends else ()
+    guards = _in_no_other_set(entry) if entry.native_state == "completed" else ()
+    return msgspec.structs.replace(
+        removed,
+        cells=(*removed.cells, *record, *guards),
+        effect=removed.effect + (f"; its record expires in {ORPHAN_TTL_S:,} s" if ends else ""),
+        caution=_RECORDS_END if ends else _VM_STAYS,
     )
 
 
@@ -103,23 +123,29 @@ def remove_item(entry: Entry) -> Program[Change]:
     return Change(id=entry.id, cells=(cells.field(key, name, value, rest),), effect=f"removed from {text_of(key)}")
 
 
-def _complete(entry: Entry) -> Change:
+def _complete(entry: Entry) -> Program[Change]:
     """To `completed`, where the manager destroys it: what DELETE of its API does."""
     seen, done = entry.seen, pool_key("completed", entry.queue)
+    [there] = yield with_errors((b"SISMEMBER", done, seen.member))
+    is_there = not is_error(there) and bool(there)
     return Change(
         id=entry.id,
-        cells=(cells.member(seen.key, seen.member, THERE, None), cells.member(done, seen.member, None, THERE)),
-        effect=f"moved to {done.decode('utf-8', 'replace')}; the manager destroys it",
+        cells=(
+            cells.member(seen.key, seen.member, THERE, None),
+            cells.member(done, seen.member, THERE) if is_there else cells.member(done, seen.member, None, THERE),
+        ),
+        effect=(f"removed from {text_of(seen.key)}; it is in" if is_there else "moved to")
+        + f" {text_of(done)}; the manager destroys it",
         caution=DESTROYED,
     )
 
 
-def _bury(entry: Entry, now: int, limits: Limits, reason: str, *, by_rule: bool) -> Program[Change]:
+def _bury(entry: Entry, context: Context, reason: str, data_ttl_ms: int) -> Program[Change]:
     """To the dead letters, as an entry of the document; a ready VM goes to `completed`, as its manager does it."""
     kind = "ready" if entry.state == State.READY else "pending"
-    told = yield from _entry(entry, kind, now // 1000, reason, by_rule=by_rule)
-    dead, ttl_ms = DEAD[kind], limits.ms("dlq_ttl")
-    moved = _complete(entry) if kind == "ready" else (yield from _drop(entry, now))
+    now, dead, ttl_ms = context.now, DEAD[kind], context.limits.ms("dlq_ttl")
+    told = yield from _entry(entry, kind, now // 1000, reason, by_rule=context.rule is not None)
+    moved = yield from _complete(entry) if kind == "ready" else _drop(entry, now, data_ttl_ms)
     # The letters that are there already may be kept for longer, or for good: their end is never brought nearer.
     kept = (cells.expiry_later(dead, now + ttl_ms),) if ttl_ms >= 1000 else ()
     where = f"moved to {text_of(dead)}"
@@ -150,18 +176,18 @@ def _entry(entry: Entry, kind: str, at: int, reason: str, *, by_rule: bool) -> P
     return codec.encode_json({name: value for name, value in facts.items() if value is not None})
 
 
-def _drop(entry: Entry, now: int) -> Program[Change]:
+def _drop(entry: Entry, now: int, data_ttl_ms: int) -> Program[Change]:
     """Out of `pending`, without a dead letter; its hash gets an end only if it has none, and is the one that was read.
 
     Undone only while the VM is in no set: the manager may have found it since.
     """
     seen, hash_key = entry.seen, vm_key(entry.seen.member)
-    clone, ttl = yield with_errors((b"HGET", hash_key, b"clone"), (b"TTL", hash_key))
-    clone = None if is_error(clone) else clone
-    if read_ms(clone) != entry.since_ms:
+    values, ttl = yield with_errors((b"HMGET", hash_key, *CLONED), (b"TTL", hash_key))
+    cloned = dict.fromkeys(CLONED) if is_error(values) else dict(zip(CLONED, values, strict=True))
+    if since_of("pending", {name: value for name, value in cloned.items() if value}, None) != entry.since_ms:
         raise Skipped(SkipCode.CHANGED, text_of(hash_key))
-    record = [cells.field(hash_key, b"clone", clone)] if ttl != -2 else []
-    record += [cells.expiry(hash_key, None, b"%d" % (now + DATA_TTL_S * 1000))] if ttl == -1 else []
+    record = [cells.field(hash_key, name.encode(), value) for name, value in cloned.items()] if ttl != -2 else []
+    record += [cells.expiry(hash_key, None, b"%d" % (now + data_ttl_ms))] if ttl == -1 else []
     return Change(
         id=entry.id,
         cells=(cells.member(seen.key, seen.member, THERE, None), *record, *_in_no_other_set(entry)),

@@ -20,20 +20,21 @@ from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, Change
 from qdeck.adapters.changes import apply_once
-from qdeck.adapters.health_numbers import measure
+from qdeck.adapters.health_numbers import MEASURED, measure
 from qdeck.adapters.model import AdapterHealth, Kind, Source, age_s
 from qdeck.adapters.paging import read_slice
 from qdeck.adapters.times import iso, read_ms
-from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, task_items, vm_key
-from qdeck.adapters.vmpooler.purge import read_orphans
+from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, pool_key, task_items, vm_key
+from qdeck.adapters.vmpooler.purge import is_old_orphan, read_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._model.values import QueueRow
     from qdeck._redis.commands import Program
+    from qdeck._settings.limits import Limits
     from qdeck._settings.thresholds import Thresholds
-    from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.vmpooler.adapter import VmPooler
 
 CLONES: Final = (b"vmpooler__tasks__clone", b"vmpooler__tasks__ondemandclone")
 FRESH_S: Final = 900  # VMPooler's own check runs every 300 s; after three missed checks it does not run
@@ -44,34 +45,54 @@ _RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, na
 
 
 class Clones(NamedTuple):
-    """How many clones were made, counted at a moment."""
+    """How many clones were made, counted at a moment, and how many a minute until then."""
 
     at_ms: int
     total: int
+    per_min: float | None = None
 
 
 def measure_health(
-    adapter: Adapter, now: int, rows: Sequence[QueueRow], clones: Clones | None
+    adapter: VmPooler, now: int, rows: Sequence[QueueRow], clones: Clones | None, limits: Limits | None
 ) -> Program[tuple[AdapterHealth, Clones]]:
     """The numbers of every pool and state; clones that run and wait; records of no VM; VMPooler's own verdict.
 
     `clones` is what the call before this one returned: a rate needs two.
     """
-    found = yield from measure(adapter, rows)
+    pools = [row for row in rows if not row.serves_others]
+    found = yield from measure(adapter, pools, (*MEASURED, State.DONE))
+    others = yield from measure(adapter, [row for row in rows if row.serves_others])
     clone, ondemand, waiting = yield with_errors((b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE))
-    tasks = {"clone": (_count(clone), None), "ondemand": (_count(ondemand), reads.number(waiting))}
-    notices = list(found.notices)
+    pending = [row.delayed for row in pools if row.delayed is not None]
+    tasks = {"clone": (_count(clone), sum(pending)), "ondemand": (_count(ondemand), reads.number(waiting))}
+    notices = [*found.notices, *others.notices]
     said = yield from _read_said(now)
-    orphaned = yield from count_orphans(adapter, now, notices)
-    counted = Clones(now, (yield from _count_clones(now)))
+    orphaned = yield from count_orphans(adapter, now, limits, notices)
+    counted = _rated(clones, now, (yield from _count_clones(now)))
+    purged = (State.DELAYED, State.READY, State.DONE)
+    unknown = sum(one.unknown for one in found.states if one.state in purged)
+    discovered = yield from reads.try_all([(b"SCARD", pool_key("discovered", row.name)) for row in pools])
+    unknown -= sum(reads.number(size) or 0 for size in discovered)
+    facts = _facts(counted.per_min, orphaned, said) | {"age_unknown": max(0, unknown)}
     measured = msgspec.structs.replace(
         found,
+        states=(*found.states, *others.states),
         tasks=MappingProxyType(tasks),
         orphaned=orphaned,
-        facts=_facts(_clones_per_min(clones, counted), orphaned, said),
+        facts=MappingProxyType(facts),
         notices=tuple(notices),
+        rates=MappingProxyType({"clone_rate": counted.per_min, "destroy_rate": None}),  # nothing counts destroyed VMs
     )
     return measured, counted
+
+
+def _rated(before: Clones | None, now: int, total: int) -> Clones:
+    """Return the clones until now with their rate; two calls that coincide share the rate of the first."""
+    if before is None or total < before.total:
+        return Clones(now, total)
+    if now - before.at_ms < 1000:
+        return before
+    return Clones(now, total, (total - before.total) * 60_000 / (now - before.at_ms))
 
 
 def read_measures(now: int) -> Program[tuple[Measure, ...]]:
@@ -98,12 +119,6 @@ def _count_clones(now: int) -> Program[int]:
     days = [(day + timedelta(days=shift)).strftime("%Y-%m-%d") for shift in (-1, 0, 1)]
     counts = yield from reads.try_all([(b"HLEN", f"vmpooler__clone__{name}".encode()) for name in days])
     return sum(int(count) for count in counts if not is_error(count))
-
-
-def _clones_per_min(before: Clones | None, now: Clones) -> float | None:
-    if before is None or now.at_ms - before.at_ms < 1000 or now.total < before.total:
-        return None
-    return (now.total - before.total) * 60_000 / (now.at_ms - before.at_ms)
 
 
 def _count(reply: Any) -> int | None:
@@ -134,17 +149,25 @@ def _said(fields: Mapping[bytes, bytes], now: int) -> dict[str, Any]:
     }
 
 
-def _facts(clones_per_min: float | None, orphaned: int | None, said: Mapping[str, Any]) -> Mapping[str, Any]:
+def _facts(clones_per_min: float | None, orphaned: int | None, said: Mapping[str, Any]) -> dict[str, Any]:
     """Return VMPooler's own numbers, and its own health with its age."""
     own = None
     if said:
         own = {"status": said["status"], "last_check": iso_of(said["last_check_ms"]), "age_s": said["age_s"]}
         own |= {"written_by_qdeck": said["ours"], "metrics": said["metrics"]}
-    return MappingProxyType({"clones_per_min": clones_per_min, "orphaned": orphaned, "own_health": own})
+    return {"clones_per_min": clones_per_min, "orphaned": orphaned, "own_health": own}
 
 
-def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int | None]:
-    """Count the records of VMs that are in no set and do not expire; None if there are too many to read."""
+def count_orphans(adapter: VmPooler, now: int, limits: Limits | None, notices: list[str]) -> Program[int | None]:
+    """Count the records of VMs that are in no set and do not expire, with limits those that a purge takes; None if
+    there are too many to read.
+    """
+    pools = yield from adapter.pools()
+
+    def among(names: Sequence[bytes]) -> Program[int]:
+        found = yield from read_orphans(names, pools, now)
+        return sum(one is not None and (limits is None or is_old_orphan(one.age_s, limits)) for one in found)
+
     group = adapter.sight.groups.get("vms") if adapter.sight is not None else None
     if group is not None and group.count > MOST_RECORDS:
         notices.append(
@@ -153,24 +176,27 @@ def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int
         return None
     if group is not None and group.count <= len(group.names) and adapter.sight is not None and adapter.sight.complete:
         names = [name.removeprefix(vm_key(b"")) for name in group.names]
-        return sum(entry is not None for entry in (yield from read_orphans(names, now)))
+        return (yield from among(names))
     count, seen, mark = 0, set[bytes](), ""
     while True:
         raws, going_on = yield from read_slice(_RECORDS, mark, 1000)
         fresh = [raw.member.removeprefix(vm_key(b"")) for raw in raws if raw.member not in seen]
         seen.update(raw.member for raw in raws)
-        count += sum(entry is not None for entry in (yield from read_orphans(fresh, now)))
+        count += yield from among(fresh)
         if going_on is None:
             return count
         mark = going_on
 
 
-def keep_own_health(adapter: Adapter, now: int) -> Program[dict[str, str]]:
+def keep_own_health(adapter: VmPooler, now: int) -> Program[dict[str, str]]:
     """Write VMPooler's health hash by VMPooler's own rules, while VMPooler does not; return the result as text."""
     try:
         look = yield from adapter.rows(now)
         health = yield from adapter.health(now, look.rows)
-        metrics = own_shape(health, (yield from read_letters()))
+        pools = yield from adapter.pools()
+        sizes = yield from reads.try_all([(b"SCARD", pool_key("completed", pool)) for pool in pools])
+        completed = {pool: reads.number(size) for pool, size in zip(pools, sizes, strict=True)}
+        metrics = own_shape(health, (yield from read_letters()), completed)
         words = yield from _write(metrics, judge(metrics, adapter.thresholds).value, now)
     except QdeckError as error:
         words = f"not written: {error}"
@@ -206,28 +232,36 @@ def _local(now: int) -> bytes:
     return iso(now // 1000 * 1000).encode()
 
 
-def own_shape(health: AdapterHealth, letters: Mapping[str, int | None]) -> dict[str, Any]:
-    """Return the metrics as VMPooler writes them: pool → state → numbers, in whole seconds."""
+def own_shape(
+    health: AdapterHealth, letters: Mapping[str, int | None], completed: Mapping[str, int | None]
+) -> dict[str, Any]:
+    """Return the metrics as VMPooler writes them: pool → state → numbers, in whole seconds.
+
+    A pool that is named `dlq` keeps its place: then the dead letters of each kind are only in their sum.
+    """
     queues: dict[str, Any] = {}
     stuck = 0
-    words = {State.DELAYED: "pending", State.READY: "ready"}
+    words = {State.DELAYED: "pending", State.READY: "ready", State.DONE: "completed"}
     for row in health.states:
-        if ":" in row.queue or row.state not in words:
+        if row.queue not in completed or row.state not in words:
             continue
-        pool = queues.setdefault(row.queue, {"pending": {}, "ready": {}, "completed": {"size": 0}})
+        pool = queues.setdefault(row.queue, {})
         ages = {"oldest_age": int(row.oldest_s or 0), "avg_age": int(row.average_s or 0)}
         pool[words[row.state]] = {"size": row.size, **ages}
         if row.state is State.DELAYED:
             pool["pending"]["stuck_count"] = row.stuck or 0
             stuck += row.stuck or 0
-    for row in health.states:
-        if row.queue in queues and row.state is State.DONE:
-            queues[row.queue]["completed"] = {"size": row.size}
-    queues["dlq"] = {kind: {"size": size} for kind, size in letters.items() if size}
+        if row.state is State.DONE:
+            pool["completed"]["size"] = completed[row.queue]
+    queues.setdefault("dlq", {kind: {"size": size} for kind, size in letters.items() if size})
     clone, ondemand = health.tasks.get("clone", (None, None)), health.tasks.get("ondemand", (None, None))
     return {
         "queues": queues,
-        "tasks": {"clone": {"active": clone[0]}, "ondemand": {"active": ondemand[0], "pending": ondemand[1]}},
+        "tasks": {
+            "clone": {"active": clone[0], "pending": clone[1]},
+            "ondemand": {"active": ondemand[0], "pending": ondemand[1]},
+        },
+        "processing_rate": dict(health.rates),
         "errors": {
             "dlq_total_size": sum(size or 0 for size in letters.values()),
             "stuck_vm_count": stuck,
@@ -247,13 +281,13 @@ def read_letters() -> Program[dict[str, int | None]]:
 
 
 def judge(metrics: Mapping[str, Any], limits: Thresholds) -> Status:
-    """Return VMPooler's status for its metrics: that of the worst."""
+    """Return the status of the document for VMPooler's metrics, that of the worst: healthy has no stuck VM."""
     errors = metrics["errors"]
-    pools = [pool for name, pool in metrics["queues"].items() if name != "dlq"]
+    pools = [pool for name, pool in metrics["queues"].items() if name != "dlq" or "completed" in pool]
     pending, ready = limits.pending_queue_max, limits.ready_queue_max
     measured = [
         (errors["dlq_total_size"], limits.dlq_max_warning, limits.dlq_max_critical),
-        (errors["stuck_vm_count"], limits.stuck_vm_max_warning, limits.stuck_vm_max_critical),
+        (errors["stuck_vm_count"], 0, limits.stuck_vm_max_critical),
         *((pool["pending"].get("size"), pending, 2 * pending) for pool in pools),
         *((pool["ready"].get("size"), ready, 2 * ready) for pool in pools),
     ]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import digits
 from qdeck._redis.commands import raw_of, text_of
+from qdeck._settings.model import AdapterSettings
 from qdeck.adapters.model import short
 
 POOLS: Final = b"vmpooler__pools"
-DATA_TTL_S: Final = 168 * 3600
 REQUESTS: Final = b"vmpooler__provisioning__request"
 PROCESSING: Final = b"vmpooler__provisioning__processing"
 CREATE: Final = b"vmpooler__odcreate__task"
@@ -46,6 +46,13 @@ _PERMANENT_MESSAGE: Final = re.compile(
     re.IGNORECASE,
 )
 _SET: Final = re.compile(rb"vmpooler__(?:running|migrating|ready|pending|completed|discovered)__(.+)", re.DOTALL)
+
+
+class VmPoolerSettings(AdapterSettings, frozen=True, kw_only=True):
+    """`[adapters.vmpooler]`."""
+
+    data_ttl: Annotated[int, msgspec.Meta(ge=1, le=87_600)] = 168
+    """Hours for which the record of a VM or a request that has ended is kept: `data_ttl` of the manager."""
 
 
 def pool_key(state: str, pool: str) -> bytes:

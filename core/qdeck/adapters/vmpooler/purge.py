@@ -17,36 +17,45 @@ from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
 from qdeck.adapters.model import NO_QUEUE, Entry, Kind, Seen, Source, age_s
 from qdeck.adapters.plans import Rule
-from qdeck.adapters.times import read_ms
 from qdeck.adapters.vmpooler.keys import CREATE_QUEUE, REQUEST_QUEUE, SETS, TASKS, pool_key, vm_key
-from qdeck.adapters.vmpooler.read import owners
+from qdeck.adapters.vmpooler.read import CLONED, LOST, owners, since_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._redis.commands import Command, Program
+    from qdeck._settings.limits import Limits
     from qdeck.adapters.model import Raw
 
 ORPHAN: Final = "orphan"
 ORPHAN_TTL_S: Final = 3600
+NO_POOL: Final = "records"  # in place of a queue: orphaned records that name no pool
 RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, native_state=ORPHAN)
 _OVER: Final = "for {age} (limit {limit})"
+_OLD: Final = "(age>{}ms or -age>=0ms)"  # one of unknown age is skipped by its name, and not silently
+
+
+def _is_no_find(entry: Entry, _now: int, _prepared: Any) -> bool:
+    """Leave discovered VMs out: the manager moves them to `completed` by itself, and nothing says since when."""
+    return entry.native_state != "discovered"
+
+
 _OF_POOLS: Final = (
     Rule(
         name="pending_too_old", states=(State.DELAYED,), verb=Verb.BURY, without_dlq=Verb.EXPIRE,
-        setting="max_pending_age", reason=f"pending {_OVER}",
+        setting="max_pending_age", where=_OLD, reason=f"pending {_OVER}",
     ),
     Rule(
         name="ready_too_old", states=(State.READY,), verb=Verb.COMPLETE, setting="max_ready_age",
-        where='age>{}ms tag:"request:*"', reason=f"ready {_OVER}",
+        where=f'{_OLD} tag:"request:*"', reason=f"ready {_OVER}",
     ),
     Rule(
         name="ready_too_old", states=(State.READY,), verb=Verb.COMPLETE, setting="max_ready_age_pool",
-        where='age>{}ms -tag:"request:*"', reason=f"ready {_OVER}",
+        where=f'{_OLD} -tag:"request:*"', reason=f"ready {_OVER}",
     ),
     Rule(
         name="done_too_old", states=(State.DONE,), verb=Verb.DISCARD, setting="max_completed_age",
-        reason=f"completed {_OVER}",
+        where=_OLD, reason=f"completed {_OVER}", test=_is_no_find,
     ),
 )  # fmt: skip
 _OF_REQUESTS: Final = (
@@ -54,11 +63,15 @@ _OF_REQUESTS: Final = (
         name="request_too_old", states=(State.RUNNING, State.READY), verb=Verb.EXPIRE, setting="max_request_age",
         reason="requested {age} ago (limit {limit})",
     ),
+    Rule(
+        name="request_too_old", states=(State.CANCELLED,), verb=Verb.EXPIRE, setting="max_request_age",
+        where=f"error:{LOST}", reason="neither waiting nor in progress, and without an outcome",
+    ),
 )  # fmt: skip
 _OF_ALL: Final = (
     Rule(
         name="orphaned_records", states=(NO_STATE,), verb=Verb.EXPIRE, setting="max_orphaned_age",
-        reason="in no set of its pool; made {age} ago (limit {limit})",
+        where=_OLD, reason="in no set of its pool; made {age} ago (limit {limit})",
     ),
     Rule(name="dead_too_old", states=(State.DEAD,), verb=Verb.DISCARD, setting="dlq_ttl", reason=f"dead {_OVER}"),
     Rule(
@@ -77,37 +90,42 @@ def rules_of(queue: str) -> tuple[Rule, ...]:
     return () if queue == CREATE_QUEUE or queue in TASKS or queue.startswith("dlq:") else _OF_POOLS
 
 
-def fill_orphans(raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+def fill_orphans(raws: Sequence[Raw], pools: Sequence[str], now: int) -> Program[list[Entry]]:
     """Return the orphaned ones of these records."""
-    found = yield from read_orphans([raw.member.removeprefix(vm_key(b"")) for raw in raws], now)
+    found = yield from read_orphans([raw.member.removeprefix(vm_key(b"")) for raw in raws], pools, now)
     return [entry for entry in found if entry is not None]
 
 
-def read_orphans(vms: Sequence[bytes], now: int, *, ending: bool = False) -> Program[list[Entry | None]]:
-    """Return the records of VMs that are in no set of their pool; with `ending`, also those that expire.
+def read_orphans(
+    vms: Sequence[bytes], pools: Sequence[str], now: int, *, ending: bool = False
+) -> Program[list[Entry | None]]:
+    """Return the records of VMs that are in no set of their pool, or of any pool if the record names none.
 
-    None for a record that is not orphaned: it is missing, has no pool, or its VM is in a set.
+    None for a record that is not orphaned: it is missing, its VM is in a set, or it expires (unless `ending`).
     """
     calls: list[Command] = []
     for vm in vms:
-        calls += [(b"HMGET", vm_key(vm), b"pool", b"clone"), (b"TTL", vm_key(vm))]
+        calls += [(b"HMGET", vm_key(vm), b"pool", *CLONED), (b"TTL", vm_key(vm))]
     replies = yield from reads.try_all(calls)
-    known: dict[str, list[tuple[int, bytes, Any]]] = {}
+    known: dict[str | None, list[tuple[int, bytes, Any]]] = {}
     for at, (vm, fields, ttl) in enumerate(zip(vms, replies[::2], replies[1::2], strict=True)):
-        if is_error(fields) or fields[0] is None or not (ttl == -1 or (ending and ttl > 0)):
-            continue
-        known.setdefault(text_of(fields[0]), []).append((at, vm, fields))
+        if not is_error(fields) and (ttl == -1 or (ending and ttl > 0)):
+            known.setdefault(None if fields[0] is None else text_of(fields[0]), []).append((at, vm, fields))
     found: list[Entry | None] = [None] * len(vms)
     for pool, some in known.items():
-        places = yield from owners(pool, [vm for _, vm, _ in some])
-        for (at, vm, (named, clone)), home in zip(some, places, strict=True):
-            if home is None:
-                found[at] = _orphan(vm, pool, named, clone, now)
+        homes: list[bool] = [False] * len(some)
+        for name in pools if pool is None else (pool,):
+            places = yield from owners(name, [vm for _, vm, _ in some])
+            homes = [home or place is not None for home, place in zip(homes, places, strict=True)]
+        for (at, vm, fields), home in zip(some, homes, strict=True):
+            found[at] = None if home else _orphan(vm, fields, now)
     return found
 
 
-def _orphan(vm: bytes, pool: str, named: bytes, clone: bytes | None, now: int) -> Entry:
-    since, name = read_ms(clone), text_of(vm)
+def _orphan(vm: bytes, fields: Sequence[bytes | None], now: int) -> Entry:
+    named, clone, _ = fields
+    since = since_of("pending", {name: value for name, value in zip(CLONED, fields[1:], strict=True) if value}, None)
+    pool, name = NO_POOL if named is None else text_of(named), text_of(vm)
     return Entry(
         id=name, key=f"vmpooler/{pool}/record/{name}", adapter="vmpooler", queue=pool, state=NO_STATE,
         native_state=ORPHAN, seen=Seen(key=vm_key(vm), member=vm, score=clone, value=named), since_ms=since,
@@ -115,16 +133,22 @@ def _orphan(vm: bytes, pool: str, named: bytes, clone: bytes | None, now: int) -
     )  # fmt: skip
 
 
-def expire_orphan(entry: Entry, now: int) -> Change:
+def is_old_orphan(seconds: float | None, limits: Limits) -> bool:
+    """Return whether the purge takes an orphan of this age: one of unknown age would else stay for ever."""
+    return seconds is None or 1000 * seconds > limits.ms("max_orphaned_age")
+
+
+def expire_orphan(entry: Entry, pools: Sequence[str], now: int) -> Change:
     """Return the change that lets an orphaned record expire in an hour, unless it already expires."""
     seen = entry.seen
+    checked = pools if entry.queue == NO_POOL else (entry.queue,)
     return Change(
         id=entry.id,
         cells=(
-            cells.field(seen.key, b"pool", seen.value, seen.value),
-            cells.field(seen.key, b"clone", seen.score, seen.score),
+            cells.field(seen.key, b"pool", seen.value),
+            cells.field(seen.key, b"clone", seen.score),
             cells.expiry(seen.key, None, b"%d" % (now + ORPHAN_TTL_S * 1000)),
-            *(cells.member(pool_key(name, entry.queue), raw_of(entry.id), None) for name in SETS),
+            *(cells.member(pool_key(name, pool), raw_of(entry.id), None) for pool in checked for name in SETS),
         ),
         effect=f"its record expires in {ORPHAN_TTL_S:,} s",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,7 +13,7 @@ from qdeck._model import payload
 from qdeck._model.reasons import Stuck, StuckCode
 from qdeck._model.values import State
 from qdeck._redis import reads
-from qdeck._redis.commands import text_of, with_errors
+from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import PERMANENT, Entry, Kind, Raw, Source, age_s, short
 from qdeck.adapters.times import read_ms
@@ -47,8 +48,16 @@ STATE_OF: Final = {
     "pending": State.DELAYED, "ready": State.READY, "running": State.RUNNING, "migrating": State.RUNNING,
     "completed": State.DONE, "discovered": State.DONE,
 }  # fmt: skip
-_REQUEST_STATE: Final = {b"ready": State.DONE, b"failed": State.DEAD, b"deleted": State.CANCELLED}
+LOST: Final = "Lost"  # in place of the error of a request that nobody works on, and whose record stays
+# A failed request is no dead letter: those are the VMs that it did not get.
+_REQUEST_STATE: Final = {b"ready": State.DONE, b"failed": State.CANCELLED, b"deleted": State.CANCELLED}
 REQUEST_TTL_MS: Final = 5 * 60_000
+CLONED: Final = ("clone", "clone_time")  # of the manager the second is a duration, in the document a time
+_SINCE: Final = {
+    "pending": CLONED, "ready": ("ready", *CLONED), "running": ("checkout",), "migrating": ("checkout",),
+    "completed": ("destroy", "checkout"),
+}  # fmt: skip
+_SECONDS: Final = re.compile(rb"[0-9]{10}")
 _NAME: Final = "vmpooler"
 Fields = dict[str, bytes]
 
@@ -95,18 +104,17 @@ def fill_vms(pool: str, raws: Sequence[Raw], now: int, stuck_ms: int) -> Program
 
 
 def since_of(native: str, fields: Mapping[str, bytes], checkout: bytes | None) -> int | None:
-    """Return since when a VM is in its state: each set has its own field. None is unknown."""
-    if native == "pending":
-        return read_ms(fields.get("clone"))
-    if native == "ready":
-        return read_ms(fields.get("ready"))
-    if native == "running":
-        return read_ms(checkout) or read_ms(fields.get("checkout"))
-    if native == "migrating":
-        return read_ms(fields.get("checkout"))
-    if native == "completed":
-        return read_ms(fields.get("destroy")) or read_ms(fields.get("checkout"))
-    return None
+    """Return since when a VM is in its state: by the first field of it that is there. None is unknown.
+
+    One that cannot be read is not replaced by another, which is older.
+    """
+    if native == "running" and checkout is not None:
+        return _moment(checkout)
+    return next((_moment(fields[name]) for name in _SINCE.get(native, ()) if name in fields), None)
+
+
+def _moment(raw: bytes) -> int | None:
+    return int(raw) * 1000 if _SECONDS.fullmatch(raw) else read_ms(raw)
 
 
 def vm_entry(
@@ -122,7 +130,7 @@ def vm_entry(
     message = fields.get("clone_error") or fields.get("open_socket_error")
     return Entry(
         id=vm, key=f"{_NAME}/{pool}/{vm}", adapter=_NAME, queue=pool, state=STATE_OF[native], native_state=native,
-        seen=raw.seen(), since_ms=since, age_s=age_s(now, since), enqueued_ms=read_ms(fields.get("clone")),
+        seen=raw.seen(), since_ms=since, age_s=age_s(now, since), enqueued_ms=since_of("pending", fields, None),
         tags=_tags(fields), error=None if error is None else text_of(error), body=body_of(fields), stuck=stuck,
         message=None if message is None else payload.mask_text(message.decode("utf-8", "replace")),
     )  # fmt: skip
@@ -154,22 +162,26 @@ def fill_requests(raws: Sequence[Raw], now: int, unread: list[str] | None = None
     wanted = ("requested", "status", "retry_count", "failure_reason", "token:token", "token:user")
     replies = yield from reads.try_all([(b"HMGET", request_key(name), *wanted) for name in ids])
     if unread is not None:
-        lost = [request_key(name) for name, reply in zip(ids, replies, strict=True) if is_error(reply)]
-        unread += [reads.ignored_words(key, "vmpooler", "hash") for key in lost]
+        bad = [request_key(name) for name, reply in zip(ids, replies, strict=True) if is_error(reply)]
+        unread += [reads.ignored_words(key, "vmpooler", "hash") for key in bad]
     scores: list[Any] = [None, None]
     if names and ids:
         scores = yield with_errors((b"ZMSCORE", REQUESTS, *ids), (b"ZMSCORE", PROCESSING, *ids))
-    found = []
+    found: list[tuple[Raw, str, dict[str, bytes]]] = []
     for at, (raw, request, reply) in enumerate(zip(raws, ids, replies, strict=True)):
         values = [] if is_error(reply) else reply
         fields = {name: value for name, value in zip(wanted, values, strict=False) if value is not None}
         if names and (not fields or any(not is_error(s) and s[at] is not None for s in scores)):
             continue
-        found.append(_request(raw, text_of(request), fields, now))
-    return found
+        found.append((raw, text_of(request), fields))
+    lost = [request for _, request, known in found if names and "status" not in known]
+    ends = yield from reads.try_all([(b"TTL", request_key(raw_of(request))) for request in lost])
+    endless = {request for request, ttl in zip(lost, ends, strict=True) if ttl == -1}
+    return [_request(raw, request, fields, now, endless=request in endless) for raw, request, fields in found]
 
 
-def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> Entry:
+def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int, *, endless: bool) -> Entry:
+    """Return a request; a lost one is `endless` while nothing removes its record."""
     status, source = fields.get("status"), raw.source
     said = payload.mask_text(text_of(status or b""))
     state, native = source.state, source.native_state
@@ -177,7 +189,7 @@ def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> E
     problem = stuck = None
     if source.kind is Kind.NAMES:
         lost = "it is neither waiting nor in progress and has no outcome; the manager lost it"
-        state, problem = (State.DEAD, lost) if status is None else (_REQUEST_STATE.get(status, State.DONE), None)
+        state, problem = (State.CANCELLED, lost) if status is None else (_REQUEST_STATE.get(status, State.DONE), None)
         native = "lost" if status is None else said
     elif status is not None:
         native = f"{native}, {said}"
@@ -193,7 +205,7 @@ def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> E
         native_state=native, seen=raw.seen(fields.get("status")), since_ms=since, age_s=age_s(now, since),
         enqueued_ms=since, attempts=retries, tags=_tags(fields),
         body=body_of(fields), stuck=stuck if state in (State.READY, State.RUNNING) else None, problem=problem,
-        error="Failed" if state is State.DEAD else None,
+        error=LOST if endless else "Failed" if status == b"failed" else None,
         message=problem or (reason and payload.mask_text(reason.decode("utf-8", "replace"))) or None,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Change
 from qdeck.adapters.model import Entry, Skipped
-from qdeck.adapters.vmpooler.keys import DATA_TTL_S, pool_key, request_key
+from qdeck.adapters.vmpooler.keys import PROCESSING, REQUESTS, pool_key, request_key
 
 if TYPE_CHECKING:
     from qdeck._redis.commands import Program
@@ -31,7 +31,27 @@ def delivered_key(request: str, alias: str, pool: str) -> bytes:
     return raw_of(f"vmpooler__{request}__{alias}__{pool}")
 
 
-def end_request(act: Verb, entry: Entry, now: int) -> Program[Change]:
+def change_request(act: Verb, entry: Entry, now: int, data_ttl_ms: int) -> Program[Change]:
+    """Return the change of a verb for a request: one that has ended, or was lost, only has its record left."""
+    if act in (Verb.CANCEL, Verb.EXPIRE) and entry.seen.score is not None:
+        return (yield from _end(act, entry, now, data_ttl_ms))
+    if act not in (Verb.DISCARD, Verb.EXPIRE):
+        raise Skipped.because("it has already ended" if act is Verb.CANCEL else "a request can only be cancelled")
+    if entry.seen.score is not None:
+        raise Skipped.because("the manager works on it; cancel it")
+    record, member = request_key(raw_of(entry.id)), raw_of(entry.id)
+    guards = (
+        cells.field(record, b"status", entry.seen.value),
+        cells.score(REQUESTS, member, None),
+        cells.score(PROCESSING, member, None),
+    )
+    if act is Verb.DISCARD:
+        return Change(id=entry.id, cells=(*guards, cells.whole_key(record)), effect=f"{text_of(record)} removed")
+    end = cells.expiry(record, None, b"%d" % (now + data_ttl_ms))
+    return Change(id=entry.id, cells=(*guards, end), effect=f"its record expires in {data_ttl_ms // 1000:,} s")
+
+
+def _end(act: Verb, entry: Entry, now: int, data_ttl_ms: int) -> Program[Change]:
     """Return the change that deletes a request (cancel) or lets it fail because it is too old (expire)."""
     request, seen = entry.id, entry.seen
     record = request_key(raw_of(request))
@@ -39,8 +59,8 @@ def end_request(act: Verb, entry: Entry, now: int) -> Program[Change]:
     if seen.score is None or is_error(wanted):
         raise Skipped.because("it has already ended")
     deletes = act is Verb.CANCEL
-    status, ttl_s = (b"deleted", DELETED_TTL_S) if deletes else (b"failed", DATA_TTL_S)
-    ends = b"%d" % (now + ttl_s * 1000)
+    status, ttl_ms = (b"deleted", DELETED_TTL_S * 1000) if deletes else (b"failed", data_ttl_ms)
+    ends = b"%d" % (now + ttl_ms)
     done = [
         cells.score(seen.key, seen.member, seen.score, None),
         cells.field(record, b"status", seen.value, status),
