@@ -34,7 +34,7 @@ class MessageFacts(NamedTuple):
 
 
 def read(raw: bytes) -> MessageFacts:
-    """Return the facts of a message; of one that is no JSON object, none."""
+    """Return the facts of a message, empty unless it is a JSON object."""
     facts = _json(raw)
     error = facts.get("error")
     kind, message = None, None
