@@ -387,6 +387,7 @@ def removal(one: Removal) -> dict[str, Any]:
         "queue": one.name,
         "outcome": one.outcome,
         "why": one.outcome.why,
+        "cause": one.cause,
         "messages": one.messages,
         "bytes": one.bytes,
         "idle_s": one.idle_s,

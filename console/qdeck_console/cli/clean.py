@@ -38,8 +38,10 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
     nor one that was used within --idle seconds. Lists that other programs registered in task_queues:TASK_ID are
     removed, too.
 
-    --orphans selects lists that are named like temporary queues and that no task registered. With --adapter lists it
-    uses the patterns of that adapter.
+    --orphans selects temporary queues of qdeck.messages that are not registered. Only with --adapter lists, it also
+    selects lists of other programs: those in a task_queues:TASK_ID without a time to live or with more than 24 hours,
+    and those named like lists of tasks, or by the patterns of that adapter, whose task_queues:TASK_ID has expired or
+    was never made.
 
     Copies are kept for a day: qdeck undo restores the queues. Exit code 1: some queues were not removed.
     """
@@ -139,6 +141,7 @@ def _print(report: CleanReport, task_id: str | None, idle: float | None) -> None
     for one in report.samples:
         count = "" if one.messages is None else f"{counted(one.messages, 'message')}, "
         what = one.why or (f"{count}{byte_size(one.bytes)}" if one.bytes else "empty")
+        what += f"; {one.cause}" if one.cause else ""
         line(f"{one.outcome.replace('_', ' '):12} {safe(one.name)}  {what}")
     verb = "would be removed" if report.dry_run else "removed"
     line(f"{report.removed:,} {verb}, {report.in_use:,} in use, {report.kept:,} kept; {byte_size(report.bytes)}")

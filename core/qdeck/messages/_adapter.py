@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from qdeck._engine.batch_transitions import SliceResult
+from qdeck._list_names import ListNames
 from qdeck._model.reasons import Skip, SkipCode
 from qdeck._model.words import Verb
 from qdeck._redis import reads
@@ -46,7 +47,7 @@ _UNREAD: Final = Rule(
 )  # fmt: skip
 _ORPHANED: Final = Rule(
     name="orphaned_queues", states=(STATE,), verb=Verb.DISCARD, where="", code="orphaned",
-    reason="no task and no service owns it, and it was not used for {age}",
+    reason="not registered, or its registration expired, and not used for {age}",
 )  # fmt: skip
 _MOST_FAMILIES: Final = 200  # under which the queues of one plan are shown: other programs may use any names
 _OTHERS: Final = "others"
@@ -183,7 +184,7 @@ class _Orphaned(_Found):
         """Return those among the next keys."""
         if self._is_over:
             return None
-        step = yield from cleaning.find_orphans(self._cursor, UNUSED_S)
+        step = yield from cleaning.find_orphans(self._cursor, UNUSED_S, ListNames())
         self.scanned += step.scanned
         self._cursor, self._is_over = step.cursor, not step.cursor
         found = yield from look(step.names, UNUSED_S)

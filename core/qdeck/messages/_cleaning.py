@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qdeck._errors import LayoutMismatch
@@ -79,6 +80,10 @@ class Cleaning(ABC):
             yield from self.close()
         return self.report
 
+    def _cause(self, name: str) -> str:
+        """Return why a queue is orphaned, if that is why it is removed."""
+        return ""
+
     def _take(self, names: Sequence[str], *, any_list: bool = False, task_set: bytes = b"") -> Program[list[Removal]]:
         """Remove queues, or report what that would do. `any_list`: they are lists of any name, of other programs."""
         if self.report.dry_run:
@@ -91,7 +96,7 @@ class Cleaning(ABC):
         else:
             found = []
         for one in found:
-            self.report.add(one)
+            self.report.add(replace(one, cause=self._cause(one.name)))
         return found
 
 
@@ -179,21 +184,27 @@ class ExpiredCleaning(Cleaning):
 class OrphanCleaning(Cleaning):
     """Temporary queues that are not registered and were idle for some time, found by a scan of the keys.
 
-    `lists`: patterns of the adapter of that name; then lists of these names that differ by their task count too.
+    `lists`: patterns of the adapter of that name; then lists of other programs count, too: those of tasks, by their
+    names, and those in a set `task_queues:<task>` without a time to live, or with more than a day. None leaves out all
+    of them.
     """
 
     event = "orphaned"
 
     def __init__(
-        self, *, idle_s: int = IDLE_S, lists: Sequence[str] | None = None, dry_run: bool = False, undo: bool = True,
+        self, *, idle_s: int = IDLE_S, lists: Sequence[str] | None = (), dry_run: bool = False, undo: bool = True,
         automatic: bool = False, most: int = 100,
     ) -> None:  # fmt: skip
         # At least a second: an orphan is recognised by its idle time, which the server counts in seconds.
         super().__init__("orphans", idle_s=max(1, idle_s), dry_run=dry_run, undo=undo, automatic=automatic, most=most)
         self._patterns = None if lists is None else ListNames(lists)
         self._cursor: Any = 0
+        self._in_sets = False
+        self._set: task_lists.TaskSet | None = None
 
     def _slice(self) -> Program[bool]:
+        if self._in_sets:
+            return (yield from self._slice_of_sets())
         step = yield from find_orphans(self._cursor, self.idle_s, self._patterns)
         if step.names:
             yield from self._take(step.names)
@@ -201,7 +212,32 @@ class OrphanCleaning(Cleaning):
             yield from self._take(step.others, any_list=True)
         self.report.scanned += step.scanned
         self._cursor = step.cursor
+        self._in_sets = not self._cursor and self._patterns is not None
+        return bool(self._cursor) or self._in_sets
+
+    def _slice_of_sets(self) -> Program[bool]:
+        """Take the lists of tasks whose set does not end in time, by the rule of the document."""
+        self._cursor, found = yield from task_lists.find_sets(self._cursor)
+        for one in found:
+            if one.why_orphaned:
+                self._set = one
+                names = [raw.decode() for raw in (yield from task_lists.read_names(one.task)) if self._is_queue(raw)]
+                for start in range(0, len(names), SLICE):
+                    yield from self._take(names[start : start + SLICE], any_list=True, task_set=one.key)
         return bool(self._cursor)
+
+    def _is_queue(self, raw: bytes) -> bool:
+        """Return whether a name in the set of a task is that of a queue; no operator confirms each of them."""
+        by_patterns = self._patterns is not None and task_lists.task_by_patterns(self._patterns, raw) is not None
+        return by_patterns or temporary_name(raw) is not None
+
+    def _cause(self, name: str) -> str:
+        if self._set is not None:
+            return self._set.why_orphaned
+        task = task_of(name)
+        if task is None and self._patterns is not None:
+            task = task_lists.task_by_patterns(self._patterns, name.encode())
+        return "it is not registered" if task is None else f"task_queues:{task} expired, or was never made"
 
 
 class OrphanStep(NamedTuple):
@@ -217,13 +253,16 @@ class OrphanStep(NamedTuple):
 
 
 def find_orphans(cursor: Any, idle_s: int, patterns: ListNames | None = None) -> Program[OrphanStep]:
-    """Scan the next keys for lists that are not registered and were idle for some time."""
+    """Scan the next keys for lists that are not registered and were idle for some time; without patterns, no lists of
+    other programs.
+    """
     following, keys = yield (b"SCAN", cursor, b"COUNT", SLICE, b"TYPE", b"list")
     tasks: dict[str, str | None] = {}
     others: set[str] = set()
     for key in keys:
         if (name := temporary_name(key)) is not None:
-            tasks[name] = task_of(name)
+            if (task := task_of(name)) is None or patterns is not None:
+                tasks[name] = task
         elif patterns is not None and (task := task_lists.task_by_patterns(patterns, key)) is not None:
             name = key.decode()
             tasks[name] = task

@@ -1,7 +1,7 @@
 """The messages that a service receives besides the jobs of its queues: callbacks on temporary queues, events of other
 services, and actions that other programs push to lists of its name.
 
-Both are moved to a queue of the service's workers under a fixed id, and deleted last: moved twice has the effect of
+They are moved to a queue of the service's workers under a fixed id, and deleted last: moved twice has the effect of
 once. From there on retries, backoff and dead letters are those of every job.
 """
 

@@ -75,6 +75,8 @@ class Removal:
     bytes: int = 0
     idle_s: int | None = None
     undoable: bool = False
+    cause: str = ""
+    """Why it is orphaned, when it is."""
 
     @property
     def why(self) -> str:

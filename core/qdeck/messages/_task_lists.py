@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qdeck._errors import LayoutMismatch, NotAllowed
 from qdeck._redis import reads
@@ -17,12 +17,42 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
 
 COUNT: Final = 500
+PREFIX: Final = b"task_queues:"
+LONGEST_MS: Final = 86_400_000
 _NOT_THEIRS: Final = re.compile(rb"\{|qdeck:|task_queues:|.*[\x80-\xff]", re.DOTALL)
+
+
+class TaskSet(NamedTuple):
+    """The set of the names of a task's lists, with its time to live; -1 is none."""
+
+    key: bytes
+    task: str
+    ttl_ms: int
+
+    @property
+    def why_orphaned(self) -> str:
+        """Why its lists are orphaned; empty while it ends in time. The document gives a set an hour, a day at most."""
+        if self.ttl_ms == -1:
+            return f"task_queues:{self.task} has no time to live"
+        return f"task_queues:{self.task} lives for more than 24 h" if self.ttl_ms > LONGEST_MS else ""
+
+
+def find_sets(cursor: Any) -> Program[tuple[Any, list[TaskSet]]]:
+    """Scan the next keys for sets of tasks. A cursor of 0 is the end."""
+    following, keys = yield (b"SCAN", cursor, b"MATCH", PREFIX + b"*", b"COUNT", COUNT, b"TYPE", b"set")
+    plain = [key for key in keys if key.isascii()]
+    ttls = yield from reads.try_all([(b"PTTL", key) for key in plain])
+    found = [
+        TaskSet(key, key.removeprefix(PREFIX).decode(), ttl)
+        for key, ttl in zip(plain, ttls, strict=True)
+        if isinstance(ttl, int) and ttl != -2
+    ]
+    return 0 if following in (0, b"0") else following, found
 
 
 def set_of(task: str) -> bytes:
     """Return the set of the names of a task's lists."""
-    return b"task_queues:" + raw_task(task)
+    return PREFIX + raw_task(task)
 
 
 def is_of_others(name: bytes) -> bool:

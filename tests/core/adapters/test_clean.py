@@ -144,12 +144,45 @@ def test_orphans_by_patterns_go_only_when_lists_are_named(
     assert values(raw) == before
 
 
-def test_a_queue_of_a_task_that_is_registered_anywhere_is_no_orphan(raw: redis.Redis, ask: Callable[..., Any]) -> None:
+def test_lists_of_other_programs_go_as_orphans_only_when_lists_are_named(
+    raw: redis.Redis, ask: Callable[..., Any]
+) -> None:
     fill(raw)
+    raw.expire("task_queues:77", 3600)
     age(raw, "execution:agent_run:free:77", "execution:callback:free:77", "execution:agent_run:free:78")
-    for adapters in ((), ("--adapter", "lists")):
-        found = ask("clean", "--orphans", "--dry-run", *adapters)
-        assert [one["queue"] for one in found["queues"]] == ["execution:agent_run:free:78"]
+    assert ask("clean", "--orphans", "--idle", "1", "--yes")["queues"] == []
+    found = ask("clean", "--orphans", "--dry-run", "--adapter", "lists")["queues"]
+    assert [(one["queue"], one["outcome"], one["cause"]) for one in found] == [
+        ("execution:agent_run:free:78", "would_remove", "task_queues:78 expired, or was never made")
+    ]
     raw.sadd("task_queues:78", "execution:agent_run:free:78")
-    assert ask("clean", "--orphans", "--yes")["applied"] == 0
+    raw.expire("task_queues:78", 3600)
+    assert ask("clean", "--orphans", "--yes", "--adapter", "lists")["applied"] == 0
     assert raw.llen("execution:agent_run:free:78") == 1
+
+
+@pytest.mark.parametrize(
+    ("ttl", "cause"),
+    [(None, "task_queues:77 has no time to live"), (90_000, "task_queues:77 lives for more than 24 h")],
+)
+def test_lists_of_a_task_whose_set_does_not_end_in_time_are_orphans(
+    url: str, raw: redis.Redis, ask: Callable[..., Any], ttl: int | None, cause: str
+) -> None:
+    """The document's rule: `if ttl == -1 or ttl > 86400`."""
+    fill(raw)
+    raw.sadd("task_queues:77", "some:list")
+    raw.rpush("some:list", "not named like a queue")
+    if ttl is not None:
+        raw.expire("task_queues:77", ttl)
+    before = values(raw)
+    found = ask("clean", "--orphans", "--yes", "--adapter", "lists", code=1)["queues"]
+    assert {one["outcome"] for one in found} == {"recent", "gone"}, "they are in use"
+    age(raw, "execution:agent_run:free:77", "execution:callback:free:77")
+    done = ask("clean", "--orphans", "--yes", "--adapter", "lists")
+    removed = {one["queue"]: one["cause"] for one in done["queues"] if one["outcome"] == "removed"}
+    assert removed == dict.fromkeys(("execution:agent_run:free:77", "execution:callback:free:77"), cause)
+    assert raw.smembers("task_queues:77") == {b"some:list"}
+    with Writer(url) as deck:
+        assert deck.undo(done["batch"]).restored == 2
+    raw.sadd("task_queues:77", "execution:gone:free:77")  # the name of a list that was not there
+    assert values(raw) == before

@@ -188,6 +188,7 @@ def test_queues_of_the_first_generation_go_with_their_task_and_are_no_orphans_be
     for name in (*owned, orphan, "not:one:of:them"):
         raw.rpush(name, b"x")
     raw.sadd("task_queues:12345", *owned, "not:one:of:them", "execution:gone:free:12345")
+    raw.expire("task_queues:12345", 3600)
     age(raw, *owned, orphan, "not:one:of:them")
     assert [one.name for one in manager.clean_orphaned_queues().samples] == [orphan]
     plan = manager.report_task_queues("12345")

@@ -71,7 +71,7 @@ def test_what_holds_messages_is_only_taken_by_name(deck: Writer, raw: redis.Redi
     reasons = [entry.reason for entry in plan.entries()]
     assert reasons[0].startswith("expired ")
     assert reasons[1].endswith(", and holds messages")
-    assert reasons[2].startswith("no task and no service owns it")
+    assert reasons[2].startswith("not registered, or its registration expired")
     assert sorted(raw.scan_iter()) == before, "a dry run writes nothing"
     assert taken(deck.plan_purge(RULES, queues=())) == taken(plan)
     deck.enqueue(QUEUE, "welcome")
