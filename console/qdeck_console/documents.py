@@ -445,10 +445,11 @@ def plan(planned: Plan) -> dict[str, Any]:
         "filter": head.filter,
         "priority": head.priority,
         "target": head.target,
+        "ignore_dependencies": head.ignore_dependencies,
         "count": planned.count,
         "states": tail.states,
         "bytes": tail.bytes,
-        "totals": _fields(tail.totals, "dependents unique unique_held running failure_handlers"),
+        "totals": _fields(tail.totals, "dependents unique unique_held running failure_handlers waiting_again"),
         "skipped": [skip.as_json() for skip in tail.skipped],
         "cautions": [caution.as_json() for caution in tail.cautions],
     }

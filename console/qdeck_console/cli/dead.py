@@ -150,6 +150,11 @@ def _group_cells(group: Group, reader: Reader) -> list[str]:
 @click.option(
     "--sample", type=click.IntRange(min=1), metavar="N", help="Retry this many first; the rest only if they succeed."
 )
+@click.option(
+    "--ignore-dependencies",
+    is_flag=True,
+    help="Run jobs that died with a dependency now. Default: they wait until it has succeeded.",
+)
 @priority_option
 @kind_option
 def retry(queue: str | None, kind: str | None, where: str, **options: Any) -> None:

@@ -124,7 +124,8 @@ def act(
     ctx = click.get_current_context()
     if dry_run and (yes or plan_ref):
         raise click.UsageError("--dry-run and --yes exclude each other", ctx)
-    given_too = (queue, where, ids, states, path, reason, options.get("target"), options.get("priority"))
+    given_too = (queue, where, ids, states, path, reason, *(options.get(name) for name in ("target", "priority")),
+                 options.get("ignore_dependencies") or None)  # fmt: skip
     if plan_ref is not None and any(value not in (None, "", ()) for value in given_too):
         raise click.UsageError("--apply applies a plan as it is; leave the other options out", ctx)
     if plan_ref is None and need_queue and queue is None:

@@ -148,6 +148,10 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
     line(f"would {plan.verb.value} {safe(aim(plan))}{pace}{size}{': ' if states else ''}{states}")
     if totals.dependents and plan.verb.value in ("cancel", "discard", "bury"):
         write_dependents(totals.dependents)
+    if totals.waiting_again:
+        does = "run without it" if plan.head.ignore_dependencies else "wait until it has succeeded"
+        hint = "" if plan.head.ignore_dependencies else "; --ignore-dependencies runs them now"
+        line(f"{totals.waiting_again:,} of them died with a dependency and {does}{hint}")
     if totals.unique_held:
         line(f"{totals.unique_held:,} of them will be skipped: another job has their unique name")
     if totals.failure_handlers:

@@ -182,6 +182,8 @@ def _reached(plan: Plan) -> list[PlanTerm]:
         rows.append(
             PlanTerm("handlers", fmt.count(totals.failure_handlers), "failure handlers are enqueued", "warn bold")
         )
+    if totals.waiting_again:
+        rows.append(PlanTerm("waiting", fmt.count(totals.waiting_again), "wait until their dependency has succeeded"))
     if totals.unique_held:
         words = "skipped: another job holds their unique name"
         rows.append(PlanTerm("unique", fmt.count(totals.unique_held), words, "warn bold"))

@@ -49,6 +49,9 @@ class UndoneSlice:
     skipped: list[tuple[str, str, str]]
 
 
+RUN: Final = "run"  # `extra` of a retry: jobs that died with a dependency do not wait for it again
+
+
 def apply_slice(
     queue: str,
     verb: str,

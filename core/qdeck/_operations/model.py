@@ -47,6 +47,7 @@ class PlanTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unique_held: int = 0
     running: int = 0
     failure_handlers: int = 0
+    waiting_again: int = 0  # died with a dependency, and wait for it again when they are retried
 
 
 class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,6 +70,7 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     priority: int | None = None
     target: str | None = None
+    ignore_dependencies: bool = False  # of a retry
     limits: dict[str, Any] = {}  # of a purge: its thresholds
     adapter_settings: dict[str, str] = {}  # adapter → digest of its settings, where they are not the defaults
 

@@ -60,6 +60,8 @@ def check(request: PlanRequest) -> tuple[int | None, str | None]:
         if request.target is None:
             raise InvalidOption("the queue to move to is missing", hint="Name the queue to move the jobs to.")
         raise InvalidOption(f"{verb.value} to queue {request.target!r}", hint="Only move takes another queue.")
+    if request.ignore_dependencies and verb is not Verb.RETRY:
+        raise InvalidOption(f"{verb.value} without dependencies", hint="Only retry can ignore dependencies.")
     target = None if request.target is None else request.target.removeprefix(f"{NATIVE}/")
     if target is not None and any(
         queue in (target, str(QueueRef(NATIVE, target))) for queue in map(str, request.queues)
@@ -105,6 +107,7 @@ def start_head(
     target: str | None = None,
     life_ms: int = PLAN_LIFE_MS,
     limits: dict[str, Any] | None = None,
+    ignore_dependencies: bool = False,
 ) -> Program[PlanHead]:
     """Return the head of a plan that is made now, on this server."""
     now = yield from reads.clock()
@@ -113,7 +116,7 @@ def start_head(
         plan=new_id(), format=PLAN_FORMAT, verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address,
         run_id=run_id, db=db, queues=places.refs, shared=sorted(places.shared), registered=registered, filter=where,
         rules=list(rules), by=queue_settings.actor(), reason=reason, priority=priority, target=target,
-        limits=limits or {},
+        limits=limits or {}, ignore_dependencies=ignore_dependencies,
         adapter_settings={one.name: digest for one in places.adapters if (digest := one.settings_digest)},
     )  # fmt: skip
 
@@ -137,6 +140,7 @@ def build(
         request.verb, adapters, places, address, db=db, where="" if purges else str(request.wanted or ""),
         rules=_rules(request, places.adapters, unlisted) if purges else (), reason=request.reason,
         priority=priority, target=target, life_ms=request.life_ms, limits=asdict(request.limits) if purges else None,
+        ignore_dependencies=request.ignore_dependencies,
     )  # fmt: skip
     with PlanWriter(head, request.path) as writer:
         making = _Making(head, request, places, writer, progress, cancelled, watch)

@@ -88,5 +88,5 @@ def context_of(head: PlanHead, now: int, prepared: Any = None) -> Context:
     limits = msgspec.convert(head.limits, Limits)
     return Context(
         now=now, limits=limits, batch=head.batch, target=head.target, priority=head.priority, reason=head.reason,
-        prepared=prepared,
+        prepared=prepared, ignore_dependencies=head.ignore_dependencies,
     )  # fmt: skip

@@ -39,6 +39,7 @@ class PlanRequest:
     states: tuple[str, ...] = ()
     priority: int | str | None = None
     target: str | None = None
+    ignore_dependencies: bool = False
     stuck: bool = False
     reason: str = ""
     life_ms: int = PLAN_LIFE_MS
@@ -60,6 +61,7 @@ class PlanTally:
     dependents: int = 0
     unique: int = 0
     unique_held: int = 0
+    waiting_again: int = 0
     failure_handlers: int = 0
     skipped: list[Skip] = field(default_factory=list)
     cautions: list[Caution] = field(default_factory=list)
@@ -84,6 +86,7 @@ class PlanTally:
         self.dependents += weighed.dependents
         self.unique += weighed.unique
         self.unique_held += weighed.unique_held
+        self.waiting_again += weighed.waiting_again
         self.failure_handlers += weighed.failure_handlers
         self.cautions += [caution for caution in weighed.cautions if caution not in self.cautions]
 
@@ -123,6 +126,7 @@ class PlanTally:
                 unique_held=self.unique_held,
                 running=self.states[State.RUNNING],
                 failure_handlers=self.failure_handlers,
+                waiting_again=self.waiting_again,
             ),
             skipped=tuple(self.skipped),
             cautions=tuple(self.cautions),

@@ -105,6 +105,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     rule: str | None = None
     prepared: Any = None
+    ignore_dependencies: bool = False
+    """Whether a retried job runs though the one that it depends on has not succeeded."""
 
     def reason_of(self, number: int) -> str:
         """Return the reason for the job of this number."""
@@ -189,3 +191,4 @@ class Weighed(msgspec.Struct, kw_only=True):
     unique: int = 0
     unique_held: int = 0
     failure_handlers: int = 0
+    waiting_again: int = 0

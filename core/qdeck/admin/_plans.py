@@ -90,6 +90,7 @@ class Plans(Client):
         priority: int | str | None = None,
         target: str | None = None,
         stuck: bool = False,
+        ignore_dependencies: bool = False,
         reason: str = "",
         path: Path | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -97,7 +98,8 @@ class Plans(Client):
     ) -> Program[Plan]:
         """Return exactly what a verb would do to the named jobs, or to all matching jobs, of some queues or of all.
 
-        With `stuck`, only stuck running jobs are taken.
+        With `stuck`, only stuck running jobs are taken. A retried job that died with a dependency waits for it again,
+        unless `ignore_dependencies` is set.
         """
         from qdeck._operations import planning
         from qdeck._operations.model import planned_verb
@@ -106,7 +108,7 @@ class Plans(Client):
         request = PlanRequest(
             verb=planned_verb(verb), queues=names(queues), wanted=parsed(where), ids=tuple(ids),
             states=() if state is None else need_states(state), priority=priority, target=target, stuck=stuck,
-            reason=reason, path=path,
+            ignore_dependencies=ignore_dependencies, reason=reason, path=path,
         )  # fmt: skip
         return planning.build(
             self.address, request, db=self.endpoint.db, adapters=self.adapters, progress=progress,

@@ -214,7 +214,9 @@ class Model:
         if job is None or ref not in job.needs:
             return
         if outcome != "done" and not job.spec.anyway:
-            self.note(job, "dependency", f'{{"on":"{ref}","outcome":"{outcome}"}}')
+            left = " ".join(need for need in job.needs if need != ref)
+            more = f',"left":"{left}"' if left else ""
+            self.note(job, "dependency", f'{{"on":"{ref}","outcome":"{outcome}"{more}}}')
             self.finish(child, "dead", "dead", "dead", f"DependencyFailed\njob # is {outcome}")
             return
         job.needs = [need for need in job.needs if need != ref]

@@ -230,3 +230,77 @@ def test_what_undo_keeps_is_counted_and_expires(rig: Rig) -> None:
         assert int(rig.raw.hget(kept, "bytes") or 0) == size()
     assert size() < before
     assert 0 < rig.raw.pttl(kept) <= 50_000
+
+
+def died_with(rig: Rig, *parents: str) -> None:
+    """A job `kid` that died because the last of its parents did."""
+    for parent in parents:
+        rig.add(parent)
+    rig.add("kid", after=parents)
+    rig.bury(rig.claim_one())
+
+
+def retry(rig: Rig, job_id: str, batch: str = "b", extra: str = "") -> None:
+    assert act(rig, "retry", "dead", job_id, batch=batch, extra=extra).skipped == []
+
+
+def test_a_retried_dependent_waits_until_its_parent_has_succeeded(rig: Rig) -> None:
+    died_with(rig, "parent")
+    before = rig.picture()
+    retry(rig, "kid")
+    assert (rig.state("parent"), rig.state("kid")) == ("dead", "blocked")
+    assert undo(rig).restored == 1
+    assert rig.picture() == before
+    retry(rig, "kid", "c")
+    retry(rig, "parent", "d")
+    assert rig.state("kid") == "blocked"
+    rig.work("parent")
+    assert rig.state("kid") == "ready"
+
+
+def test_a_retried_dependent_dies_again_with_its_parent(rig: Rig) -> None:
+    died_with(rig, "parent")
+    retry(rig, "kid")
+    retry(rig, "parent", "c")
+    rig.bury(rig.claim_one())
+    assert (rig.state("parent"), rig.state("kid")) == ("dead", "dead")
+
+
+def test_a_retried_dependent_waits_for_its_other_parents_as_well(rig: Rig) -> None:
+    died_with(rig, "first", "second")
+    retry(rig, "kid")
+    retry(rig, "first", "c")
+    for parent in ("first", "second"):
+        assert rig.state("kid") == "blocked"
+        rig.work(parent)
+    assert rig.state("kid") == "ready"
+
+
+def test_a_dependent_waits_for_a_parent_that_is_retried_with_it(rig: Rig) -> None:
+    died_with(rig, "parent")
+    before = rig.picture()
+    assert act(rig, "retry", "dead", "parent", "kid", batch="b").skipped == []
+    assert (rig.state("parent"), rig.state("kid")) == ("ready", "blocked")
+    assert undo(rig).restored == 2
+    assert rig.picture() == before
+
+
+def test_a_retry_may_leave_the_parent_out(rig: Rig) -> None:
+    died_with(rig, "parent")
+    retry(rig, "kid", extra="run")
+    assert rig.state("kid") == "ready"
+
+
+@pytest.mark.parametrize("way", ["discard", "trim"])
+def test_a_retried_dependent_does_not_wait_for_a_parent_that_is_removed(rig: Rig, way: str) -> None:
+    died_with(rig, "parent")
+    retry(rig, "kid")
+    if way == "discard":
+        act(rig, "discard", "dead", "parent", batch="c")
+    else:
+        rig.configure(dead_ttl="1")
+        rig.tick(10)
+        rig.call(transitions.trim(rig.queue, now=rig.now))
+    assert (rig.state("parent"), rig.state("kid")) == ("gone", "dead")
+    retry(rig, "kid", "d")
+    assert rig.state("kid") == "ready"

@@ -20,6 +20,7 @@ def site(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ifdb.TaskQueue]:
     monkeypatch.setenv("REDIS_URL", url)
     monkeypatch.setattr(ifdb.task_queue, "_app", None)
     site_tasks.CALLS.clear()
+    site_tasks.MENDED.clear()
     yield ifdb.task_queue
     ifdb.task_queue.app.close()
 

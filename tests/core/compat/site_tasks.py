@@ -6,6 +6,7 @@ from os import system  # noqa: F401 - a name that no payload may reach
 from typing import Any
 
 CALLS: list[tuple[Any, ...]] = []
+MENDED: set[int] = set()
 
 
 def CloneFile(url_id: int, **options: Any) -> None:  # noqa: N802 - the name that callers have
@@ -29,10 +30,11 @@ def FetchFeeds() -> None:  # noqa: N802 - the same
 
 
 def Breaks(url_id: int) -> None:  # noqa: N802 - the same
-    """Always fail."""
+    """Fail, until it is mended."""
     CALLS.append(("Breaks", url_id))
     print("about to break")  # noqa: T201 - a test looks for it in the log
-    raise ValueError(f"cannot clone {url_id}")
+    if url_id not in MENDED:
+        raise ValueError(f"cannot clone {url_id}")
 
 
 def MarkBroken(task: Any, context: dict[str, Any]) -> None:  # noqa: N802 - the same

@@ -9,6 +9,7 @@ import qdeck
 from core.compat.site_tasks import CALLS, Breaks, CloneFile, FetchFeeds, MarkBroken, RecodeGame
 from qdeck._engine import codec
 from qdeck._schedules import store
+from qdeck.admin import Writer
 from qdeck.compat import ifdb
 from qdeck.compat.ifdb import Enqueue, EnqueueOrGet
 from support.processes import ROOT
@@ -73,6 +74,9 @@ def test_what_the_page_promises(site: ifdb.TaskQueue, raw: Any, work: Callable[.
     seen["failure handler gets"] = handler
     why = codec.read_events(raw.hget(f"{KEY}:error", after))[-1]
     seen["a task whose dependency failed"] = "fails, with the reason" if why.kind == "dependency" else why.kind
+    with Writer(str(site.app.endpoint.url)) as writer:
+        writer.apply(writer.plan("retry", ifdb.QUEUE, ids=[after.id]))
+    seen['the same after "retry failed"'] = {"blocked": "waits until that one succeeds"}.get(after.state, after.state)
     seen["a recurring task that failed permanently"] = "goes on"
     ticks = [job for job in raw.zrange(f"{KEY}:done", 0, -1) if job.startswith(b"cron:FetchFeeds:2")]
     seen["priority of the second run of a recurring task of 50"] = str(priority_of(raw, ticks[0]))

@@ -2,13 +2,14 @@
 -- Applies a verb to a slice of jobs, each only if its version is the planned one, and keeps what undoes it in the same
 -- step. Sent twice it is done once: the second call gets the kept reply.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log unique groups after unknown_tasks wakeup outbox stop_requests undo
--- uses: rights time open constants whole count head versions attempts lease event release_name put_waiting delete_records removed groups handler dependents wake save_counts states name_holder columns events affected stop_requests unknown_tasks
+-- uses: rights time open constants whole count head versions attempts lease event release_name put_waiting delete_records removed groups handler dependents add_dependent wake save_counts states name_holder columns events affected stop_requests unknown_tasks
 -- args: now, verb, planned state (`*`: each entry names its own, or ''), offset of the slice in its plan ('': nothing is
 --       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, signature for the groups of
 --       dead letters ('': a fixed one), then per entry: id, version (its score, and after a blank the number of its last
 --       change if it waits and was changed; of a running job its token); for `edit` the old payload and its text for the
 --       events follow
--- extra: reprioritise: priority · move, return: queue · edit: payload
+-- extra: reprioritise: priority · move, return: queue · edit: payload · retry: `run`, or '': a job that died with its
+--        dependency waits for it again
 -- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a requested, c columns),
 --       `#number` → offset, `slices`, `bytes`, `applied`, `undoable`; and what became of dependents: see the piece `affected`
 -- With `*` nothing is kept, and a running job whose cancel is requested is among the skipped, as `requested`.
@@ -121,6 +122,37 @@ local function end_jobs(j, outcome)
   for _, id in ipairs(j.ids) do resolve_dependents(id, outcome) end
 end
 
+-- What a job waits for again that died because of a dependency: jobs of this queue that may still succeed.
+local function waits_again(text)
+  local last = text and string.match('\n' .. string.sub(text, -6000), '\n([^\n]*)$')
+  local ref, more = string.match(last or '', '^%d+ dependency ."on":"([^"]*)","outcome":"[^"]*"(.*)$')
+  if not ref then return nil end
+  local need = {}
+  for one in string.gmatch(ref .. ' ' .. (string.match(more, ',"left":"([^"]*)"') or ''), '%S+') do
+    local state = not string.find(one, '@', 1, true) and state_of(one)
+    if LIVE[state or ''] or state == 'dead' then need[#need + 1] = one end
+  end
+  return #need > 0 and need or nil
+end
+
+-- Blocks the jobs that wait again. Returns the others, and for each job what it waits for, or nil if none does.
+local function block_again(j, events)
+  local others, waits, any = { ids = {}, heads = {} }, {}, false
+  for n, id in ipairs(j.ids) do
+    local need = events and (verb ~= 'retry' or extra ~= 'run') and waits_again(events[n])
+    waits[n] = need and table.concat(need, ' ') or false
+    if need then
+      any = true
+      redis.call('ZADD', BLOCKED, NOW, id)
+      redis.call('HSET', AFTER, '<' .. id, waits[n])
+      for _, ref in ipairs(need) do add_dependent(ref, id) end
+    else
+      others.ids[#others.ids + 1], others.heads[#others.heads + 1] = id, j.heads[n]
+    end
+  end
+  return others, any and waits or nil
+end
+
 local function retry(j)
   local taken = {} -- unique names that jobs of this slice took
   j = only(j, function(id, head)
@@ -140,12 +172,14 @@ local function retry(j)
   end)
   if #j.ids == 0 then return j end
   local attempts = column(ATTEMPTS, j.ids)
-  local line = add_events(j.ids, 'retried', event, column(ERROR, j.ids))
+  local events = column(ERROR, j.ids)
+  local line = add_events(j.ids, 'retried', event, events)
+  local others, waits = block_again(j, events) -- before the dependencies among them leave their list
   redis.call('ZREM', DEAD, unpack(j.ids))
-  append_to_ready(j)
+  if #others.ids > 0 then append_to_ready(others) end
   local groups = attempts and uncount_dead(attempts)
   if attempts then redis.call('HDEL', ATTEMPTS, unpack(j.ids)) end
-  return j, { attempts = attempts, line = line, groups = groups }
+  return j, { attempts = attempts, line = line, groups = groups, waits = waits }
 end
 
 local function discard(j, state)

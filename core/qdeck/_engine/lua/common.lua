@@ -395,7 +395,10 @@ local function resolve_dependent(child, ref, outcome)
     return
   end
   local dies = outcome ~= 'done' and not string.find(head, '\ndrun', 1, true)
-  local event = '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"}'
+  local event = '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"'
+  -- A retry waits for these as well.
+  if dies and left ~= '' and #left <= 4000 then event = event .. ',"left":"' .. left .. '"' end
+  event = event .. '}'
   if affected then
     local list = dies and affected.died or affected.continued
     list[#list + 1] = { child, due, dies and need or ref, STAMP .. ' dependency ' .. event }
@@ -494,6 +497,20 @@ local function add_dependent(parent, child)
   end
 end
 
+local function remove_dependent(parent, child)
+  local field = '>' .. parent
+  local more, list = string.match(redis.call('HGET', AFTER, field) or '', '^(%d+) (.*)$')
+  local from, to = string.find(' ' .. (list or '') .. ' ', ' ' .. child .. ' ', 1, true)
+  if not from then return end
+  list = string.gsub(string.sub(list, 1, math.max(0, from - 2)) .. ' ' .. string.sub(list, to), '^ ', '')
+  list = string.gsub(list, ' $', '')
+  if list ~= '' or more ~= '0' then
+    redis.call('HSET', AFTER, field, more .. ' ' .. list)
+  else
+    redis.call('HDEL', AFTER, field)
+  end
+end
+
 --- wake
 -- One token wakes one idle worker; there is never more than one.
 local function wake()
@@ -579,6 +596,9 @@ local function trim(key, ttl, max, keep, counter, most)
   if key == DEAD then
     if redis.call('HLEN', ATTEMPTS) > 0 then uncount_dead(redis.call('HMGET', ATTEMPTS, unpack(ids))) end
     if keep < RESEND_MS then keep_removed(ids, redis.call('HMGET', HEAD, unpack(ids)), {}) end
+    if redis.call('HLEN', AFTER) > 0 then -- retried jobs may wait for them
+      for _, id in ipairs(ids) do resolve_dependents(id, 'unknown') end
+    end
   end
   delete_records(ids)
   count(counter, #ids)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Drops what was kept for too long: one slice of each list of ended jobs and of the ids of removed jobs, and claims of
 -- workers that ended long ago.
--- keys: meta dead done cancelled removed head body attempts error result log groups claims delayed unknown_tasks
--- uses: time open constants whole count event delete_records removed groups trim unknown_tasks
+-- keys: meta ready delayed blocked dead done cancelled removed head body attempts error result log unique groups after claims unknown_tasks outbox
+-- uses: time open constants whole count head attempts event release_name put_waiting delete_records removed groups handler dependents trim unknown_tasks
 -- args: now
 -- reply: now, how many were dropped
 local set = redis.call('HMGET', META, 'dead_ttl', 'dead_max', 'done_ttl', 'done_max', 'cancelled_ttl', 'cancelled_max')
@@ -37,6 +37,6 @@ if unknown then
   end
   save_unknown(tasks)
 end
-redis.call('HSET', META, 'dead_letter', redis.call('ZCARD', DEAD), 'done', redis.call('ZCARD', DONE),
+redis.call('HSET', META, 'blocked', redis.call('ZCARD', BLOCKED), 'dead_letter', redis.call('ZCARD', DEAD), 'done', redis.call('ZCARD', DONE),
   'cancelled', redis.call('ZCARD', CANCELLED))
 return { NOW, n }

@@ -69,6 +69,12 @@ end
 local function lined_up(score) return score % BAND == at end
 local function placed(score) return score == at end
 
+-- A retried job is in `ready`; one that waits again for its dependency is in `blocked`.
+local function still_retried()
+  local ready, blocked = still(READY, lined_up), c.waits and still(BLOCKED, placed)
+  return function(n, id) return (c.waits and c.waits[n] and blocked or ready)(n, id) end
+end
+
 -- Why a job may not be live again: its name is taken, or what it waits for has ended.
 local function reason_not_live(id, head, refs)
   if head and string.find(head, '\nu', 1, true) then
@@ -78,8 +84,11 @@ local function reason_not_live(id, head, refs)
     if name then names[name] = id end
   end
   for ref in string.gmatch(refs or '', '%S+') do
-    if not string.find(ref, '@', 1, true) and not restored[ref] and not LIVE[state_of(ref) or ''] then
-      return PARENT_ENDED
+    if not string.find(ref, '@', 1, true) and not restored[ref] then
+      local state = state_of(ref)
+      -- A retried job may wait for a dead one: that one has dependents then.
+      local waits = LIVE[state or ''] or state == 'dead' and redis.call('HEXISTS', AFTER, '>' .. ref) == 1
+      if not waits then return PARENT_ENDED end
     end
   end
   return nil
@@ -135,6 +144,13 @@ end
 local undo = {}
 
 function undo.retry(kept, ids, scores)
+  for i, waits in ipairs(pick(c.waits, kept)) do
+    if waits then
+      redis.call('ZREM', BLOCKED, ids[i])
+      redis.call('HDEL', AFTER, '<' .. ids[i])
+      for ref in string.gmatch(waits, '%S+') do remove_dependent(ref, ids[i]) end
+    end
+  end
   move_back(READY, DEAD, ids, scores)
   if c.attempts then put(ATTEMPTS, ids, count_dead(ids, scores, pick(c.attempts, kept), c.groups or {})) end
   remove_event(ids, c.line)
@@ -263,8 +279,9 @@ end
 local function test_of()
   local verb = slice.v
   if verb == 'requeue' then return function() return 'lease_lost' end end
-  if verb == 'retry' or verb == 'run' then return still(READY, lined_up) end
-  if verb == 'edit' and slice.s == 'dead' then return unchanged(still(READY, lined_up)) end
+  if verb == 'retry' then return still_retried() end
+  if verb == 'run' then return still(READY, lined_up) end
+  if verb == 'edit' and slice.s == 'dead' then return unchanged(still_retried()) end
   if verb == 'reprioritise' or verb == 'edit' then
     local heads = redis.call('HMGET', HEAD, unpack(c.ids))
     return unchanged(still(LISTS[slice.s], function(score, n)

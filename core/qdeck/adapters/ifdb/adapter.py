@@ -82,7 +82,7 @@ class Ifdb(Adapter):
         ended = (State.DONE, State.DEAD)
         by_itself = "workers take an unfinished task again by themselves; it stays in the set until it ends"
         return {
-            Verb.RETRY: Capability(states=(State.DEAD,), note="with two more retries, like RetryFailedJobs"),
+            Verb.RETRY: Capability(states=(State.DEAD,), note="for three more runs, like RetryFailedJobs"),
             Verb.RUN: Capability(states=(State.DELAYED,)),
             Verb.REPRIORITISE: Capability(states=waiting),
             Verb.BURY: Capability(states=(*waiting, State.RUNNING), note="its failure handler is not run"),
@@ -255,13 +255,15 @@ def _entry(
     enqueued, started = read_ms(task.get("enqueue_time")), read_ms(task.get("start_time"))
     finished, due = read_ms(task.get("finish_time")), read_ms(task.get("scheduled_time"))
     since = {State.DONE: finished, State.DEAD: finished, State.RUNNING: started}.get(state, enqueued)
-    failed = _last_failure(task) if state is not State.DONE else None
+    failures = _failures(task)
+    failed = shown_text(failures[-1]) if failures and state is not State.DONE else None
     parts = shown_text(task.get("module")), shown_text(task.get("function"))
     needs = shown_text(task.get("dependency"))
     return Entry(
         **base, state=state, native_state=native, stuck=held, name=shown_text(task.get("name")),
         task=".".join(part for part in parts if part) or None,
-        priority=whole(task.get("priority")), enqueued_ms=enqueued, since_ms=since, age_s=age_s(now, since),
+        priority=whole(task.get("priority")), attempts=len(failures), enqueued_ms=enqueued, since_ms=since,
+        age_s=age_s(now, since),
         due_ms=due if state is State.DELAYED else None, error="Error" if failed else None, message=failed,
         failed_ms=finished if state is State.DEAD else None,
         log=shown_text(task.get("log")),
@@ -308,7 +310,8 @@ def _outcome_of(task: dict[str, Any] | None, score: bytes | None, now: int) -> O
     return Outcome.FAILED if left is not None and left < RETRIES else Outcome.WAITING
 
 
-def _last_failure(task: dict[str, Any]) -> str | None:
+def _failures(task: dict[str, Any]) -> list[str]:
+    """Return the message of each attempt that failed: the record has only how many are left."""
     log = task.get("log")
     lines = log.splitlines() if isinstance(log, str) else []
-    return shown_text(next((line[8:] for line in reversed(lines) if line.startswith("Failed: ")), None))
+    return [line[8:] for line in lines if line.startswith("Failed: ")]

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 QUEUE: Final = b"ifdb:task_queue"
 DATA: Final = b"ifdb:task_data"
-RETRIES: Final = 2  # that RetryFailedJobs gives
+RETRIES: Final = 3  # RetryFailedJobs gives 2: three runs, where a worker counts down after it tests
 _BAND: Final = 1_000_000
 _EFFECTS: Final[Mapping[Verb, str]] = {
-    Verb.RETRY: "pending again, queued now, with two more retries",
+    Verb.RETRY: "pending again, queued now, for three more runs",
     Verb.RUN: "no longer scheduled, due now",
     Verb.REPRIORITISE: "moved to another place in the queue",
     Verb.BURY: "marked as failed, removed from the queue",

@@ -98,6 +98,8 @@ class NativeApplier(Applier):
         if taken:
             seen = [(job_id, batch_transitions.ID_TAKEN if job_id in taken else version) for job_id, version in seen]
         extra = context.target if context.target is not None else "" if context.priority is None else context.priority
+        if first.verb == Verb.RETRY and context.ignore_dependencies:
+            extra = batch_transitions.RUN
         return batch_transitions.apply_slice(
             first.queue, first.verb, first.state, seen, batch=context.batch, offset=part.place, event=event,
             extra=extra, group=signatures.signature_of("buried", event) if first.verb == Verb.BURY else "",

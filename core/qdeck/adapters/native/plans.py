@@ -136,6 +136,8 @@ def _look_around(
     weighed.unique = len(named)
     if verb == "bury":
         weighed.failure_handlers = sum(head is not None and b"\nf" in head for head in heads)
+    if verb == "retry":
+        weighed.waiting_again = yield from _count_failed_dependents(queue, ids)
     if verb == "retry" and named:
         weighed.unique_held = yield from _count_twins(queue, named)
     if not is_error(after) and after:
@@ -158,6 +160,16 @@ def _count_twins(queue: str, rows: Sequence[Row]) -> Program[int]:
     names = [row.full().name or "" for row in rows]
     holders = yield (b"HMGET", keys.key(queue, "unique"), *names)
     return sum(holder is not None and holder != row.raw_id for row, holder in zip(rows, holders, strict=True))
+
+
+def _count_failed_dependents(queue: str, ids: Sequence[bytes]) -> Program[int]:
+    """Return how many of these dead letters died with a dependency, by their groups."""
+    kept = yield (b"HMGET", keys.key(queue, "attempts"), *ids)
+    groups = [(text or b"").split(b" ")[-1] for text in kept]
+    known = list(dict.fromkeys(groups))
+    told = yield (b"HMGET", keys.key(queue, "groups"), *known)
+    failed = {name for name, text in zip(known, told, strict=True) if text and b"\nDependencyFailed\n" in text}
+    return sum(group in failed for group in groups)
 
 
 class Named(Pages):
