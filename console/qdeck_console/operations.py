@@ -81,7 +81,8 @@ def needs_asking(plan: Plan) -> bool:
         totals.dependents or totals.failure_handlers
     )
     stops = plan.verb is Verb.CANCEL and totals.running > 0
-    return plan.count > 1 or reaches_others or stops or bool(plan.tail.cautions) or plan.verb is Verb.PURGE
+    is_kept = plan.tail.undoable is None and not plan.tail.cautions
+    return plan.count > 1 or reaches_others or stops or not is_kept or plan.verb is Verb.PURGE
 
 
 def left_out_of(plan: Plan, request: OperationRequest, skips: Iterable[Skip], *, otherwise: str) -> Counter[str]:

@@ -156,6 +156,7 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
         line(f"{totals.unique_held:,} of them will be skipped: another job has their unique name")
     if totals.failure_handlers:
         line(f"{counted(totals.failure_handlers, 'failure handler')} will be enqueued")
+    write_undo_limit(plan)
     for caution in tail.cautions:
         line(f"caution: {safe(caution.text)}")
     if any(
@@ -179,6 +180,12 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
 def write_dependents(count: int) -> None:
     """Write how many of a plan's jobs have dependents, which end with them."""
     line(f"{count:,} of them have dependents; none of those will run")
+
+
+def write_undo_limit(plan: Plan) -> None:
+    """Write how many of a plan's jobs can be undone, where not all can."""
+    if plan.undo_limit:
+        line(f"caution: {plan.undo_limit}")
 
 
 def note_plan(plan: Plan, *, as_json: bool, rate: float | None = None, sample: int | None = None) -> None:

@@ -194,6 +194,8 @@ def _undo(plan: Plan) -> PlanTerm:
     if plan.verb is Verb.CANCEL and plan.tail.totals.running and _has_leases(plan):
         left = plan.count - plan.tail.totals.running
         return PlanTerm("undo", fmt.count(left), "jobs that are not running, for 24 h", "warn bold")
+    if plan.tail.undoable is not None:
+        return undo_limit(plan)
     if not plan.tail.has_no_undo:
         since = "; jobs that have run since cannot be restored" if plan.verb in REACHED else ""
         return PlanTerm("undo", "all", f"{fmt.counted(plan.count, 'job')}, for 24 h{since}", "ok bold")
@@ -203,6 +205,11 @@ def _undo(plan: Plan) -> PlanTerm:
         return PlanTerm("undo", fmt.count(others), words, "warn bold")
     words = "its worker loses the lease" if plan.count == 1 else "their workers lose the leases"
     return PlanTerm("undo", "none", f"not possible: {words}", "warn bold")
+
+
+def undo_limit(plan: Plan) -> PlanTerm:
+    """Return how many entries of a plan can be undone, where undo cannot keep all."""
+    return PlanTerm("undo", "a part" if plan.tail.undoable else "none", plan.undo_limit, "bad bold")
 
 
 def _short(queue: str, naming: Naming) -> str:

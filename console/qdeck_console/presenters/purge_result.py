@@ -29,7 +29,6 @@ _DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
 
 _Row: TypeAlias = tuple[str, int | str, str, str]  # label, number, role of the number, words
 _ROOM: Final = f"{MAX_UNDO_BYTES >> 20} MiB"
-_KEPT: Final = 1.25  # bytes kept for undo for each of an entry: its score, its place and names are kept beside it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +114,11 @@ def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cel
     return lines
 
 
-def _undo_rows(size: int, kept: int, now_ms: int) -> list[_Row]:
-    """Return whether all of a plan of this size can be undone, beside the bytes that are kept already."""
-    if kept + size * _KEPT > MAX_UNDO_BYTES:
-        words = f"{size_words(size)}, and {size_words(max(0, MAX_UNDO_BYTES - kept))} of room to keep them"
-        return [
-            ("undo", "a part", "warn bold", words),
-            ("", "", "text", "entries beyond the undo limit cannot be undone"),
-        ]
-    return [("undo", "all", "ok bold", f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(size)} of {_ROOM}")]
+def _undo_row(plan: Plan, size: int, now_ms: int) -> _Row:
+    """Return whether all of a plan of this size can be undone."""
+    if plan.undo_limit:
+        return "undo", "a part" if plan.tail.undoable else "none", "warn bold", plan.undo_limit
+    return "undo", "all", "ok bold", f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(size)} of {_ROOM}"
 
 
 def confirm_rows(
@@ -133,13 +128,11 @@ def confirm_rows(
     cells: int,
     *,
     done: int = 0,
-    undo_bytes: int = 0,
     filter_text: str = "",
 ) -> list[Line]:
     """Return the plan in numbers, for the dialog that asks before it is applied.
 
-    `done` entries of it were applied or skipped before; `undo_bytes` are kept for undo already; `filter_text` is the
-    filter of the screen.
+    `done` entries of it were applied or skipped before; `filter_text` is the filter of the screen.
     """
     tail, totals, sums = plan.tail, plan.tail.totals, PurgeTotals.of(shares)
     found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
@@ -169,7 +162,7 @@ def confirm_rows(
         rows.append(("handlers", totals.failure_handlers, "warn bold", "failure handlers will be made"))
     if tail.skipped:
         rows.append(("skipped", len(tail.skipped), "strong bold", tail.skipped[0].why))
-    rows += _undo_rows(sums.bytes, undo_bytes, now_ms)
+    rows.append(_undo_row(plan, sums.bytes, now_ms))
     for caution in tail.cautions[:2]:
         parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=2)
         rows += [("", "▲" if not at else "", "warn bold", part) for at, part in enumerate(parts)]

@@ -305,7 +305,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
         self.call_after_refresh(self._focus_right)
 
     def _apply(self) -> None:
-        self.work.start_apply(self.data.undo_bytes if self.data is not None else 0, self.filter_text)
+        self.work.start_apply(self.filter_text)
 
     def _apply_label(self) -> str:
         if self.work.plan is None:

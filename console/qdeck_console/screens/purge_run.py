@@ -278,21 +278,20 @@ class PurgeWork:
             self.dry = None
             self._changed()
 
-    def start_apply(self, undo_bytes: int, filter_text: str) -> None:
-        """Apply exactly this plan, after a question; `undo_bytes` are kept for undo already."""
+    def start_apply(self, filter_text: str) -> None:
+        """Apply exactly this plan, after a question."""
         if self.plan is not None:
-            self.console.operator.run(self._apply(self.plan, undo_bytes, filter_text), "purge")
+            self.console.operator.run(self._apply(self.plan, filter_text), "purge")
 
-    async def _apply(self, plan: Plan, undo_bytes: int, filter_text: str) -> None:
+    async def _apply(self, plan: Plan, filter_text: str) -> None:
         console, operator = self.console, self.console.operator
         snapshot = self.snapshot
         now_ms = snapshot.at_ms if snapshot is not None else plan.head.created_ms
         shares = self.shares
         sums = present.PurgeTotals.of(shares)
         done = self.result.applied + self.result.skipped_count if self.result is not None else 0
-        lines = purge_result.confirm_rows(
-            plan, shares, now_ms, inside(console.size.width), done=done, undo_bytes=undo_bytes, filter_text=filter_text
-        )
+        cells = inside(console.size.width)
+        lines = purge_result.confirm_rows(plan, shares, now_ms, cells, done=done, filter_text=filter_text)
         if not await operator.ask(plan, Counter(), lines=lines, words=(sums.sentence, f"Apply {sums.count - done:,}")):
             console.say("nothing was done", "muted", "")
             return

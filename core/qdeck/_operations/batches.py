@@ -387,6 +387,12 @@ def _sweep(known: dict[str, Batch], now: int) -> Program[None]:
         yield (b"HDEL", keys.UNDO, *over)
 
 
+def free_bytes(now: int) -> Program[int]:
+    """Return how many bytes the next batch may keep for its undo."""
+    known = yield from read()
+    return _room({name: one for name, one in known.items() if one.until_ms >= now}, "", MAX_UNDO_BYTES)
+
+
 def _room(known: dict[str, Batch], batch: str, most: int) -> int:
     """Return how many bytes a batch may keep beside the others."""
     return max(0, most - sum(one.bytes for name, one in known.items() if name != batch))

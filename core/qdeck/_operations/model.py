@@ -92,6 +92,7 @@ class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     totals: PlanTotals = PlanTotals()
     skipped: tuple[Skip, ...] = ()
     cautions: tuple[Caution, ...] = ()
+    undoable: int | None = None  # about how many of them can be undone, beside other batches; None for all
     digest: str = ""
 
     @property

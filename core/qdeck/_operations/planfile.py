@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import msgspec
 import platformdirs
 
+from qdeck._engine.batch_transitions import MAX_UNDO_BYTES
 from qdeck._errors import UsageError
+from qdeck._formatting import counted
 from qdeck._model.queue_ref import Feature, has_feature
 from qdeck._model.values import NO_STATE, QueueRef, State
 from qdeck._model.words import Verb
-from qdeck._operations.model import PLAN_FORMAT, PLAN_MOST_LIFE_MS, PLANNED, PlanHead, PlanTail
+from qdeck._operations.model import PLAN_FORMAT, PLAN_MOST_LIFE_MS, PLANNED, PlanHead, PlanTail, nouns_of
 from qdeck._private_files import draft_beside, give_name, private_folder, state_dir
 from qdeck.adapters.native import VERBS
 from qdeck.adapters.plans import PlanEntry
@@ -102,6 +104,15 @@ class Plan:
     def adapters(self) -> list[str]:
         """The adapters that have entries in it, and not all that were searched."""
         return sorted({ref.adapter for ref, count in self.by_queue.items() if count})
+
+    @property
+    def undo_limit(self) -> str:
+        """How many entries can be undone, in words, where undo cannot keep all of them."""
+        if self.tail.undoable is None:
+            return ""
+        count = f"about {self.tail.undoable:,}" if self.tail.undoable else "none"
+        things = f"{count} of {counted(self.count, *nouns_of(self.head.verb))}"
+        return f"{things} can be undone: undo keeps {MAX_UNDO_BYTES >> 20} MiB at most"
 
     def label(self, queue: QueueRef) -> str:
         """Return how a queue of it is shown."""

@@ -20,6 +20,7 @@ from qdeck._model.queue_ref import Feature, has_feature
 from qdeck._model.reasons import SkipCode
 from qdeck._model.values import NATIVE, QueueRef
 from qdeck._model.words import Verb
+from qdeck._operations import batches
 from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanHead
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.queue_scope import context_of, places_of_request
@@ -144,6 +145,7 @@ def build(
     )  # fmt: skip
     with PlanWriter(head, request.path) as writer:
         making = _Making(head, request, places, writer, progress, cancelled, watch)
+        making.tally.undo_room = yield from batches.free_bytes(head.created_ms)
         for ref, error in places.unread:
             making.tally.skip(ref, "", SkipCode.UNREADABLE, error)
         beside = [(adapter, NO_QUEUE) for adapter in (*places.adapters, *unlisted)] if purges else []

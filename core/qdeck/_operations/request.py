@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from qdeck._model.reasons import Skip
 from qdeck._model.values import NATIVE, QueueRef, State
+from qdeck._model.words import Verb
 from qdeck._operations.model import PLAN_LIFE_MS, PlanTail, PlanTotals
 from qdeck._settings.limits import Limits
 from qdeck.adapters.model import NO_QUEUE
@@ -20,10 +23,11 @@ if TYPE_CHECKING:
 
     from qdeck._filter import Filter
     from qdeck._model.reasons import Caution, SkipCode
-    from qdeck._model.words import Verb
     from qdeck.adapters.plans import Pages, PlanEntry, Weighed
 
 MOST_SKIPS: Final = 1000  # that are reported one by one
+_KEPT: Final = 1.25  # bytes kept for undo for each of an entry that is removed
+_KEPT_EACH: Final = 64  # and for any entry: its id, its score and its place
 # Of a purge: queue, rule, how many were read, the entries of a page, and whether it was the last.
 Watch = Callable[["QueueRef", str, int, "Sequence[PlanEntry]", bool], None]
 
@@ -65,6 +69,8 @@ class PlanTally:
     failure_handlers: int = 0
     skipped: list[Skip] = field(default_factory=list)
     cautions: list[Caution] = field(default_factory=list)
+    undo_room: float = math.inf  # bytes that are left for undo
+    undoable: int = 0
     _met: set[str] = field(default_factory=set)
     _missed: dict[str, tuple[set[QueueRef], SkipCode, str]] = field(default_factory=dict)
 
@@ -78,8 +84,16 @@ class PlanTally:
         else:
             self.by_queue[str(entries[0].ref)] += len(entries)
         self.bytes += sum(entry.bytes for entry in entries)
+        self._count_undoable(entries)
         if (rule := entries[0].rule) is not None:
             self.rules[rule] += len(entries)
+
+    def _count_undoable(self, entries: Sequence[PlanEntry]) -> None:
+        """Count how many of these, which have the same adapter and verb, fit into what is left for undo."""
+        stays = entries[0].adapter == NATIVE and entries[0].verb != Verb.DISCARD  # only its id and its place are kept
+        sizes = [_KEPT_EACH + (0 if stays else _KEPT * entry.bytes) for entry in entries]
+        self.undoable += sum(used <= self.undo_room for used in accumulate(sizes))
+        self.undo_room -= sum(sizes)
 
     def reach(self, weighed: Weighed) -> None:
         """Count what else an action reaches."""
@@ -113,8 +127,10 @@ class PlanTally:
 
     def tail(self) -> PlanTail:
         """Return the last line of the plan."""
+        count = self.states.total()
         return PlanTail(
             count=0,
+            undoable=None if self.undoable == count else self.undoable,
             scanned=self.scanned,
             bytes=self.bytes,
             states=dict(self.states),

@@ -107,6 +107,7 @@ def _only(plan: Plan, kept: Sequence[PlanEntry]) -> Plan:
         bytes=sum(entry.bytes for entry in kept),
         totals=msgspec.structs.replace(plan.tail.totals, running=states[State.RUNNING]) if kept else plan.tail.totals,
         skipped=(),
+        undoable=None if plan.tail.undoable is None or plan.tail.undoable >= len(kept) else plan.tail.undoable,
     )
     with PlanWriter(plan.head, plan.path, replaces=True) as writer:
         writer.add(kept)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck._operations import batches
 from qdeck.admin import AsyncWriter, BatchResult, QueueRef, Skip, SkipCode, UndoResult, Verb, Writer
 from qdeck_console.operations import outcome, undone
 from qdeck_console.operator import Work
-from qdeck_console.presenters import purge_result
 from qdeck_console.presenters.purge import AppliedPlan, DryRun
 from qdeck_console.screens.purge import PurgeScreen
 from support.screens import app_of, console, dry_run, lines, row, text, until
@@ -144,13 +144,14 @@ async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
         assert "keeps" in shown
         await pilot.press("escape")
         await until(pilot, "nothing was done")
-        monkeypatch.setattr(purge_result, "MAX_UNDO_BYTES", 10)
+        monkeypatch.setattr(batches, "MAX_UNDO_BYTES", 10)
+        await pilot.press("d")
+        await until(pilot, lambda: work.work.plan is not None and work.work.plan.tail.undoable == 0)
         work.set_filter("nothing has this")
         await until(pilot, "no queue matches")
         await pilot.press("a")
         shown = await until(pilot, "Purge 1 entry of 1 queue")
-        assert "a part" in shown
-        assert "10 B of room to keep them" in shown
+        assert "none of 1 entry can be undone" in shown
         assert "the filter only hides rows; all is applied" in shown
         await pilot.press("enter")
         await until(pilot, "nothing was done")
