@@ -12,11 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from qdeck._agent.metrics import expose
 from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import Endpoint, SyncClient
-from qdeck.admin import QueueRow, ServerInfo, Snapshot, Status, Totals
+from qdeck.admin import QueueRow, Reader, ServerInfo, Snapshot, Status, Totals
 from support.agents import QUEUE, bury, claim, make_jobs, running
+from support.documents import HOUR_S, ago, machine, machine_letter, pool, ruby
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import redis
 
     from support.servers import Server
 
@@ -135,3 +138,20 @@ def test_the_page_has_every_metric() -> None:
     report = {"errors": {"orphaned_count": 0}, "processing_rate": {"clone_rate": 1.5}}
     text = expose(seen, report, (), dead=dict.fromkeys(("pending", "clone", "ready", "tasks"), 1)).decode()
     assert sorted(listed) == sorted(re.findall(r"^# HELP (\w+) ", text, re.MULTILINE))
+
+
+def test_the_metrics_count_as_the_report_before_there_is_one(url: str, raw: redis.Redis) -> None:
+    """Requests of VMPooler are no machines, and each dead letter is of one queue."""
+    pool(raw, "centos-7")
+    for number in range(2):
+        machine(raw, "pending", f"vm{number}", "centos-7", clone=ruby(ago(3 * HOUR_S)))
+    raw.zadd("vmpooler__provisioning__request", {"req-9": ago(HOUR_S)})
+    raw.hset("vmpooler__odrequest__req-9", "requested", "centos-7:centos-7:1")
+    machine_letter(raw, "clone", "nopool", None, 60)
+    machine_letter(raw, "pending", "vm9", "centos-7", 60)
+    with Reader(url) as reader:
+        report = reader.health()
+    found = parse(expose(report.snapshot, {}, ()).decode())
+    assert (report.errors.stuck, report.errors.stuck_vms, report.errors.dead) == (3, 2, 2)
+    assert found["qdeck_health_stuck_vms_count", ()] == report.errors.stuck_vms
+    assert sum(value for (name, _), value in found.items() if name == "qdeck_dlq_size") == report.errors.dead
