@@ -11,7 +11,7 @@ from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
 from qdeck_console.cli.job import edit_command
 from qdeck_console.cli.jobs import Cut
-from qdeck_console.cli.operate import act, act_options, check_filter, plain_queue, priority_option, where_option
+from qdeck_console.cli.operate import act, act_options, check_filter, priority_option, where_option
 from qdeck_console.cli.output import JsonList, TextColumn, age, dumps, note, note_unread, number, table, write_text
 
 if TYPE_CHECKING:
@@ -68,10 +68,8 @@ def list_dead(
     unread: list[str] = []
     with given.reader() as reader:
         most = None if limit is None else limit + 1  # one more than is printed, to know whether there are more
-        cut = Cut(
-            reader.dead_letters(plain_queue(queue), where=where, limit=most, unread=unread if queue is None else None),
-            limit,
-        )
+        queues, where = reader.narrowed(queue, where)
+        cut = Cut(reader.dead_letters(queues, where=where, limit=most, unread=None if queues else unread), limit)
         if given.as_json:
             with JsonList() as out:
                 for record in cut:
@@ -110,7 +108,8 @@ def _cells(record: JobRecord, reader: Reader) -> list[str]:
 def _list_groups(queue: str | None, where: str, limit: int | None) -> int:
     given = settings()
     with given.reader() as reader:
-        found = reader.groups(plain_queue(queue), where=where)
+        queues, where = reader.narrowed(queue, where)
+        found = reader.groups(queues, where=where)
     left_out = note_unread(found.unread)
     groups = found.groups[:limit]
     if given.as_json:
@@ -199,7 +198,8 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
 
     unread: list[str] = []
     with given.reader() as reader:
-        for record in reader.dead_letters(plain_queue(queue), where=wanted, unread=unread if queue is None else None):
+        queues, wanted = reader.narrowed(queue, wanted)
+        for record in reader.dead_letters(queues, where=wanted, unread=None if queues else unread):
             found = reader.job(record.ref, record.handle)
             write_text(dumps(documents.whole_letter(found, record)) + "\n")
             if found.body is None and found.body_bytes:

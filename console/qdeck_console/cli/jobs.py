@@ -9,7 +9,7 @@ import click
 from qdeck.admin import State, counted, local_time
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, read_priority, settings, suggesting
-from qdeck_console.cli.operate import act, act_options, check_filter, state_option, where_option
+from qdeck_console.cli.operate import act, act_options, check_filter, in_states, own_states, state_option, where_option
 from qdeck_console.cli.output import JsonList, TextColumn, age, dumps, note, number, table
 
 if TYPE_CHECKING:
@@ -52,7 +52,13 @@ def list_jobs(queue: str, states: tuple[str, ...], where: str, limit: int | None
     check_filter(where)
     with given.reader() as reader:
         # Read one more than is printed, to know whether there are more.
-        found = reader.jobs(queue, state=states or None, where=where, limit=None if limit is None else limit + 1)
+        most = None if limit is None else limit + 1
+        queues, where = reader.narrowed(queue, in_states(where, states))
+        found = (
+            reader.jobs(*queues, state=own_states(states), where=where, limit=most)
+            if queues
+            else reader.dead_letters(where=where, limit=most)  # a key with dead letters of several queues
+        )
         cut = Cut(found, limit)
         if given.as_json:
             with JsonList() as out:
@@ -111,13 +117,18 @@ def _due(record: JobRecord) -> str:
     return "-" if record.due_ms is None else local_time(record.due_ms)
 
 
+def state_words(record: JobRecord) -> str:
+    """Return the state of a job, and how its own system calls it."""
+    return record.state if record.native_state == record.state else f"{record.state} ({record.native_state})"
+
+
 def _cells(record: JobRecord) -> list[str]:
     error = f"{record.error}: {record.message}" if record.error else ""
     task = f"{record.task or ''} ({record.name})".lstrip() if record.name else record.task or "-"
     payload = record.payload()
     return [
         record.id,
-        record.state,
+        state_words(record),
         task,
         record.priority_text or "-",
         number(record.attempts),

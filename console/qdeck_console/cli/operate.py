@@ -14,6 +14,7 @@ from qdeck_console.cli.base import read_priority, settings, suggesting
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from qdeck.admin import Reader
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|min|h))?")
@@ -33,11 +34,6 @@ def check_filter(where: str) -> None:
         parse(where)
     except InvalidFilter as error:
         raise InvalidFilter(explain(where, error), position=error.position) from error
-
-
-def plain_queue(name: str | None) -> tuple[str, ...]:
-    """Return the queue of a name, nothing for all queues."""
-    return () if name is None else (name,)
 
 
 def act_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,9 +74,38 @@ def act_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option of a verb that acts on jobs of several states."""
     return click.option(
-        "--state", "states", multiple=True, type=click.Choice(STATES), metavar="STATE",
-        help=f"Only jobs in this state: {', '.join(STATES)}; repeatable. Default: any.",
+        "--state", "states", multiple=True, metavar="STATE", callback=_check_states,
+        help=f"Only jobs in this state: {', '.join(STATES)}, or as their system calls it; repeatable. Default: any.",
     )(function)  # fmt: skip
+
+
+def _check_states(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    from qdeck import InvalidFilter
+    from qdeck.admin import parse
+
+    for word in value:
+        try:
+            parse(f"state:{word}" if word not in STATES else "")
+        except InvalidFilter as error:
+            raise click.BadParameter(f"unknown state {word!r}. {error.hint}", ctx, param) from error
+    return value
+
+
+def named_queue(client: Reader, queue: str) -> str:
+    """Return the queue of a name or of a key, for a command about one job."""
+    return next(iter(client.narrowed(queue)[0]), queue)
+
+
+def own_states(states: Sequence[str]) -> Sequence[str] | None:
+    """Return the states of `--state`; none where a word of another system is among them, which `in_states` has."""
+    return states if states and all(state in STATES for state in states) else None
+
+
+def in_states(where: str, states: Sequence[str]) -> str:
+    """Return a filter, restricted to states of which one is a word of another system."""
+    if not states or own_states(states):
+        return where
+    return f"state:{','.join(states)}" + (f" ({where})" if where.strip() else "")
 
 
 def priority_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,8 +163,9 @@ def act(
     is_told = yes or plan_ref is not None
     with given.writer() if is_told else given.reader() as client:
         if plan_ref is None:
+            queues, where = client.narrowed(queue, in_states(where, states))
             plan = client.plan(
-                verb, plain_queue(queue), where=where, ids=ids, state=states or None, reason=reason,
+                verb, queues, where=where, ids=ids, state=own_states(states), reason=reason,
                 path=None if path is None else Path(path), progress=plans.Progress() if sys.stderr.isatty() else None,
                 **options,
             )  # fmt: skip

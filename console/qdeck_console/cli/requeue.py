@@ -6,10 +6,12 @@ from typing import Any
 
 import click
 
+from qdeck.admin import parse
 from qdeck_console.cli.base import command
 from qdeck_console.cli.operate import (
     act,
     act_options,
+    check_filter,
     priority_option,
     state_option,
 )
@@ -38,10 +40,12 @@ def requeue(queue: str | None, *, all_running: bool, **options: Any) -> None:
 def bury(queue: str | None, *, all_running: bool, **options: Any) -> None:
     """Bury jobs: make them dead letters.
 
-    By default only stuck jobs; with --state jobs that wait, too. Jobs that depend on them die with them, and their
-    failure handlers are enqueued.
+    By default only stuck jobs; with --state or a filter for states jobs that wait, too. Jobs that depend on them die
+    with them, and their failure handlers are enqueued.
     """
-    _act_on_stuck("bury", queue, options, every=all_running or bool(options.get("states")))
+    check_filter(options["where"])
+    names_states = bool(options["states"]) or "state" in parse(options["where"]).fields
+    _act_on_stuck("bury", queue, options, every=all_running or names_states)
 
 
 def _act_on_stuck(verb: str, queue: str | None, options: dict[str, Any], *, every: bool) -> None:

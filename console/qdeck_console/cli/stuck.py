@@ -11,7 +11,6 @@ from qdeck_console import documents
 from qdeck_console.cli.base import command, settings, suggesting
 from qdeck_console.cli.operate import (
     check_filter,
-    plain_queue,
     where_option,
 )
 from qdeck_console.cli.output import JsonList, TextColumn, age, note, note_unread, table
@@ -41,7 +40,8 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
     with given.reader() as reader:
         unread: list[str] = []
         most = None if limit is None else limit + 1
-        found = reader.stuck(plain_queue(queue), where=where, limit=most, unread=unread)
+        queues, where = reader.narrowed(queue, where)
+        found = reader.stuck(queues, where=where, limit=most, unread=unread)
     left_out = note_unread(unread)
     more = limit is not None and len(found) > limit
     found = found[:limit]

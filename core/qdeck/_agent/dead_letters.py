@@ -27,7 +27,8 @@ async def dead_letters(readers: SharedReaders, queue: str | None, limit: int) ->
     """Return the newest dead letters of a queue, or of all; `total` is their number, so that a cut is visible."""
     own = (await readers.counts()).queues
     known = [*own, *(row for row in (await readers.snapshot()).queues if not row.has(Feature.ORDER))]
-    wanted = None if queue is None else named((row.ref for row in known), queue)
+    queues, where = readers.jobs.narrowed(queue)
+    wanted = None if queue is None else named((row.ref for row in known), next(iter(queues), queue))
     rows = [row for row in known if wanted is None or row.ref in wanted]
     if queue is not None and (not rows or ":" in queue) and (kind := await _of_kind(readers, queue, limit)):
         return kind
@@ -37,7 +38,7 @@ async def dead_letters(readers: SharedReaders, queue: str | None, limit: int) ->
         raise UnknownQueue(f"there is no queue {queue!r}", hint=hint)
     full = [row.ref for row in rows if row.dead and row.problem is None]
     lost: list[str] = []
-    found = readers.jobs.dead_letters(full, limit=limit, unread=lost)
+    found = readers.jobs.dead_letters(full, where=where, limit=limit, unread=lost)
     records = [record async for record in found] if full else []
     total = sum(row.dead or 0 for row in rows)
     entries = [entry(record) for record in records]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from operator import attrgetter, ge, gt, le, lt
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._filter.fields import FIELDS, FieldKind, Record
+from qdeck._adapter_names import NATIVE
+from qdeck._filter.fields import FIELDS, NATIVE_STATES, FieldKind, Record
 from qdeck._filter.nodes import (
     And,
     Comparison,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 Test = Callable[[Record], bool]
 _Check = Callable[[Any], bool]
 _MISSING: Final = object()
+_FIRST_WORD: Final = re.compile(r"[, :]")  # ends the word for the state in `pending, started`
 _INDEX: Final = re.compile(r"[0-9]{1,9}")
 
 
@@ -162,7 +164,9 @@ def _term(term: Term, now_ms: int) -> Test:
     match field.kind:
         case FieldKind.PAYLOAD:
             return _payload(term, patterns)
-        case FieldKind.TEXT | FieldKind.STATE:
+        case FieldKind.STATE:
+            return _state(get, patterns)
+        case FieldKind.TEXT:
             return _queue(get, patterns) if term.field == "queue" else _text(get, patterns)
         case FieldKind.TAGS:
             check, untagged = _matchers(patterns), any(pattern.exact == "" for pattern in patterns)
@@ -184,6 +188,23 @@ def _text(get: Callable[[Record], Any], patterns: Sequence[WildcardPattern]) -> 
         return lambda record: get(record) in exact
     check = _matchers(patterns)
     return lambda record: check(get(record) or "")
+
+
+def _state(get: Callable[[Record], Any], patterns: Sequence[WildcardPattern]) -> Test:
+    """Return the test of a state: one of native jobs, or as the system of a job calls it."""
+    words = frozenset(pattern.exact for pattern in patterns if pattern.exact in NATIVE_STATES)
+    ours = _text(get, [pattern for pattern in patterns if pattern.exact not in words])
+    if not words:
+        return ours
+    own: Callable[[Record], str] = attrgetter("native_state")
+    same = {states[0] for word in words if len(states := NATIVE_STATES[word or ""]) == 1}
+
+    def test(record: Record) -> bool:
+        if record.adapter == NATIVE:
+            return record.state in same or ours(record)
+        return _FIRST_WORD.split(own(record), 1)[0] in words or ours(record)
+
+    return test
 
 
 def _queue(get: Callable[[Record], Any], patterns: Sequence[WildcardPattern]) -> Test:

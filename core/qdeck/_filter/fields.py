@@ -14,6 +14,19 @@ if TYPE_CHECKING:
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 """The states of a job: a filter that names another one is wrong, for it could only match nothing."""
 
+NATIVE_STATES: Final = MappingProxyType(
+    {
+        "pending": ("ready", "delayed", "blocked", "running"), "requested": ("ready",), "queued": ("ready",),
+        "priority": ("ready",), "prioritized": ("ready",), "wait": ("ready",), "waiting": ("ready",),
+        "enqueued": ("ready",), "retry": ("ready", "delayed"), "scheduled": ("delayed",), "deferred": ("blocked",),
+        "waiting-children": ("blocked",), "none": ("running",), "processing": ("running",), "migrating": ("running",),
+        "started": ("running",), "active": ("running",), "unacked": ("running",), "completed": ("done",),
+        "discovered": ("done",), "finished": ("done",), "success": ("done",), "fail": ("dead",), "failed": ("dead",),
+        "lost": ("dead",), "dlq": ("dead",), "deleted": ("cancelled",), "canceled": ("cancelled",),
+    }
+)  # fmt: skip
+"""The words of other systems for a state, and the states as which such jobs are listed."""
+
 PRIORITIES: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 50, "NORMAL": 100, "LOW": 200})
 PRIORITY_NAMES: Final = MappingProxyType({number: name for name, number in PRIORITIES.items()})
 """The names that a priority may be given by."""
@@ -106,7 +119,7 @@ FIELDS: Final = _table(
     ("task", FieldKind.TEXT, "task", "what it runs"),
     ("queue", FieldKind.TEXT, "queue", "the queue it is in"),
     ("adapter", FieldKind.TEXT, "adapter", "the queue system it belongs to"),
-    ("state", FieldKind.STATE, "state", ", ".join(STATES)),
+    ("state", FieldKind.STATE, "state", f"{', '.join(STATES)}; or a word of its system, such as pending"),
     ("error", FieldKind.TEXT, "error", "the class of the last error, without its module"),
     ("message", FieldKind.TEXT, "message", "the message of the last error"),
     ("worker", FieldKind.TEXT, "worker", "the worker that has it"),
@@ -122,10 +135,21 @@ FIELDS: Final = _table(
 )
 """Every field of a filter by its name."""
 
-SYNONYMS: Final = MappingProxyType({"tags": "tag", "died": "failed"})
+SYNONYMS: Final = MappingProxyType(
+    {
+        "tags": "tag", "died": "failed", "failed_at": "failed", "error_class": "error", "error_message": "message",
+        "vm": "id",
+    }
+)  # fmt: skip
+"""Other names of fields: those of the entries of VMPooler, too."""
+
+PAYLOAD_FIELDS: Final = (
+    "pool", "pool_alias", "request_id", "queue_from", "correlation_id", "task_id", "tenant_id", "session_id",
+)  # fmt: skip
+"""What entries of VMPooler and messages of services have in their payloads: the same as `payload.NAME`."""
 _OTHER_WORDS: Final = MappingProxyType(
     {
-        "status": "state", "class": "error", "exception": "error", "error_class": "error", "type": "task",
+        "status": "state", "class": "error", "exception": "error", "type": "task",
         "tries": "attempts", "retries": "attempts", "created": "enqueued", "at": "enqueued", "body": "payload",
         "args": "payload", "kwargs": "payload", "data": "payload", "owner": "worker", "msg": "message",
     }

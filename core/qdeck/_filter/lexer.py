@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from qdeck._filter.errors import show, wrong
-from qdeck._filter.fields import FIELDS, SYNONYMS, Field, FieldKind, meant
+from qdeck._filter.fields import FIELDS, PAYLOAD_FIELDS, SYNONYMS, Field, FieldKind, meant
 from qdeck._filter.nodes import CONJUNCTIONS, Comparison, WildcardPattern
 
 if TYPE_CHECKING:
@@ -182,7 +182,10 @@ class Lexer:
 
     def _term(self, start: int, segments: list[tuple[str, int]], operator: str) -> Token:
         field = self._field(start, segments[0][0], operator)
-        path = self._path(start, segments[1:]) if field.kind is FieldKind.PAYLOAD else ()
+        path: tuple[str, ...] = ()
+        if field.kind is FieldKind.PAYLOAD:
+            is_named = segments[0][0] in PAYLOAD_FIELDS
+            path = self._path(start, segments if is_named else segments[1:])
         self.position += len(operator)
         head = TermPrefix(
             field=field,
@@ -193,7 +196,7 @@ class Lexer:
         return Token(mark=TokenKind.TERM, position=start, head=head, values=self._values(head))
 
     def _field(self, start: int, name: str, operator: str) -> Field:
-        field = FIELDS.get(SYNONYMS.get(name, name))
+        field = FIELDS.get("payload" if name in PAYLOAD_FIELDS else SYNONYMS.get(name, name))
         if field is not None:
             return field
         if not name:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._filter.compiler import compile_pattern
-from qdeck._filter.fields import STATES
+from qdeck._filter.fields import NATIVE_STATES, STATES
 from qdeck._filter.nodes import (
     NOTHING,
     And,
@@ -135,8 +135,13 @@ def _combined(
 
 def _of_term(term: Term, now_ms: int, *, opposite: bool) -> Pushdown:
     if term.field == "state":
-        tests = [compile_pattern(value) for value in term.values if isinstance(value, WildcardPattern)]
+        patterns = [value for value in term.values if isinstance(value, WildcardPattern)]
+        words = [pattern.exact for pattern in patterns if pattern.exact in NATIVE_STATES]
+        if words and opposite:
+            return Pushdown()
+        tests = [compile_pattern(pattern) for pattern in patterns]
         fitting = frozenset(state for state in STATES if any(test(state) for test in tests))
+        fitting = fitting.union(*(NATIVE_STATES[word or ""] for word in words))
         return Pushdown(states=frozenset(STATES) - fitting if opposite else fitting)
     if opposite:
         return Pushdown()  # the rest of an open world is no set, and a record without the time would be left out

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from qdeck._filter.errors import show, wrong
-from qdeck._filter.fields import PRIORITIES, STATES, FieldKind, nearest
+from qdeck._filter.fields import NATIVE_STATES, PRIORITIES, STATES, FieldKind, nearest
 from qdeck._filter.nodes import ANYTHING, DAY_MS, EPOCH, UNIT_MS, Age, Comparison, FromNow, Instant, Number, Value
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ def instant_in(text: str) -> Instant | None:
 
 def _check_state(text: str, raw: RawValue) -> None:
     exact = raw.pattern.exact
-    if exact in STATES or (exact is None and any(_fits(raw, state) for state in STATES)):
+    if exact in STATES or exact in NATIVE_STATES or (exact is None and any(_fits(raw, state) for state in STATES)):
         return
-    guess = nearest({"dead_letter": "dead", "failed": "dead", "waiting": "ready"}.get(raw.text, raw.text), STATES)
+    guess = nearest({"dead_letter": "dead"}.get(raw.text, raw.text), (*STATES, *NATIVE_STATES))
     raise wrong(
         f"unknown state {show(raw.text)}",
         text,

@@ -110,6 +110,7 @@ class RefreshCache:
     rounds: int = -1
     thresholds: Thresholds = field(default_factory=Thresholds)
     due_runs: late_schedules.DueRuns = field(default_factory=late_schedules.DueRuns)
+    beside: Sequence[str] = ()  # the names of the queues of other systems, for a name that does not exist
 
     def rename(self, names: Iterable[str]) -> None:
         """Replace the list of queues."""
@@ -205,9 +206,14 @@ def need_queue(cache: RefreshCache, queue: str) -> Program[None]:
         return
     known = yield from names(cache)
     part = f":{':'.join(word.strip() for word in queue.replace('▸', ':').split(':'))}:"  # as screens show names
-    near = [name for name in known if part in f":{name}:"][:3] or difflib.get_close_matches(queue, known, 3, 0.5)
-    hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else "Run qdeck status to list the queues."
-    raise UsageError(f"there is no queue {queue!r}", hint=hint)
+    named = [name for name in known if part in f":{name}:"][:3]
+    raise UsageError(f"there is no queue {queue!r}", hint=near_words(queue, [*known, *cache.beside], named))
+
+
+def near_words(queue: str, known: Sequence[str], named: Sequence[str] = ()) -> str:
+    """Return the hint for the name of a queue that does not exist: those that are named so in short, or similar."""
+    near = named or difflib.get_close_matches(queue, known, 3, 0.5)
+    return f"Did you mean {' or '.join(map(repr, near))}?" if near else "Run qdeck status to list the queues."
 
 
 def _other_layout(version: bytes) -> Unreadable:

@@ -151,6 +151,10 @@ class Adapter(ABC):
         """Return the queue that the name of a key stands for where a queue is asked for; None for any other key."""
         return None
 
+    def filter_of_key(self, key: str) -> tuple[str, str] | None:
+        """Return the queue and the filter for the jobs in a key, by its name; no queue for a key of several of them."""
+        return None
+
     @abstractmethod
     def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs that it supports, and why it does not support others."""

@@ -98,6 +98,7 @@ class Adapters:
             unread += look.unread
             self.measures += look.measures
         self._refs = [row.ref for row in rows]
+        self._memory.beside = [row.name for row in rows]
         own = {ref.name for ref in self._refs}.intersection(self._memory.names if self.shows_native else ())
         self.shared = shared_names([*self._refs, *(QueueRef(NATIVE, name) for name in own)])
         self.unread = list(dict.fromkeys(unread))
@@ -248,7 +249,8 @@ class Adapters:
             found = [ref for ref in (yield from self._having(name)) if ref.adapter == prefix]
             found = found or [ref for ref in self._of_key(name) if ref.adapter == prefix]
             if not found:
-                raise UsageError(f"there is no queue {name!r} of {prefix}", hint="Run qdeck status to list the queues.")
+                near = native_queues.near_words(name, [ref.name for ref in self._refs or () if ref.adapter == prefix])
+                raise UsageError(f"there is no queue {name!r} of {prefix}", hint=near)
         found = found or self._of_key(queue)
         if len(found) > 1:
             raise ambiguous(queue, found)
@@ -271,6 +273,16 @@ class Adapters:
         """Return the queues that a key of another system belongs to, by its name."""
         found = ((adapter.name, adapter.queue_of_key(key)) for adapter in self.foreign)
         return [QueueRef(name, queue) for name, queue in found if queue is not None]
+
+    def of_key(self, name: str) -> tuple[str, str, str] | None:
+        """Return adapter, queue and filter for the name of a key; no queue for a key of several of them."""
+        prefix, slash, rest = name.partition("/")
+        only = prefix if slash and self.named(prefix) is not None else None
+        for adapter in self.foreign:
+            found = adapter.filter_of_key(name if only is None else rest) if only in (None, adapter.name) else None
+            if found is not None:
+                return (adapter.name, *found)
+        return None
 
     def _look_first(self) -> Program[None]:
         yield from self.rows((yield from reads.clock()))

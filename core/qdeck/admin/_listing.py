@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._model.queue_ref import Feature, has_feature
 from qdeck._model.values import State
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -102,8 +103,16 @@ def dead_letters(
     else:
         only = wanted.pushdown().queues
         rows = [row for row in (yield from adapters.look(())).queues if row.dead or row.problem is not None]
-        places = [(adapters.instance(row.adapter), row.name) for row in rows if row.ref.is_in(only)]
         unread = [] if unread is None else unread
         unread += adapters.unread
+        places = []
+        for row in rows:
+            if not row.ref.is_in(only):
+                continue
+            place = adapters.instance(row.adapter), row.name
+            left_out = len(unread)
+            if row.problem is not None:  # some of it may still be read
+                yield from reads.contained(place[0].need(row.name), row.ref.label(adapters.shared), unread)
+            places += [place] if len(unread) == left_out else []
     walk = NewestWalk(places, (State.DEAD,), wanted, limit=limit, shared=adapters.shared, unread=unread)
     return JobListing(limit, walk)

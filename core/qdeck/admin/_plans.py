@@ -34,6 +34,18 @@ States = str | Sequence[str]
 class Plans(Client):
     """The methods of a reader that plan operations, and those that return their outcomes."""
 
+    def narrowed(self, queue: str | None, where: str = "") -> tuple[tuple[str, ...], str]:
+        """Return the queues and the filter for a name and a filter that were typed; without a name, all queues.
+
+        The name of a key, such as `scheduler:queue:dlq`, stands for the jobs in it.
+        """
+        found = None if queue is None else self.adapters.of_key(queue)
+        if found is None:
+            return (() if queue is None else (queue,)), where
+        adapter, name, only = found
+        parts = (only if name else f"adapter:{adapter} {only}", f"({where})" if where.strip() and only else where)
+        return ((f"{adapter}/{name}",) if name else ()), " ".join(part for part in parts if part.strip())
+
     @reads
     def activity(self, since_ms: int | None = None) -> Program[list[Activity]]:
         """Return the log of operations, oldest first, with those that are running or were interrupted."""

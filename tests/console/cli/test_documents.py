@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from support.documents import HOUR_S, ago, failed_task, machine, machine_letter, pool, ruby, scheduler_letter
+import pytest
+
+from support.documents import (
+    HOUR_S,
+    action,
+    ago,
+    failed_task,
+    machine,
+    machine_letter,
+    pool,
+    ruby,
+    scheduler_letter,
+    task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,3 +73,127 @@ def test_status_and_health_are_of_one_opinion(raw: redis.Redis, qdeck: Callable[
     known = {check["name"]: check["ok"] for check in health.json["checks"]}
     for name in ("role", "loading", "saving", "eviction", "memory"):
         assert doctor[name] == known[name]
+
+
+def fill(raw: redis.Redis) -> None:
+    """Something in every key that the documents name."""
+    pool(raw, "centos-7")
+    machine(raw, "pending", "pend1", "centos-7", clone=ruby(ago(60)))
+    machine(raw, "ready", "ready1", "centos-7", ready=ruby(ago(60)))
+    machine(raw, "running", "run1", "centos-7", checkout=ruby(ago(60)))
+    machine(raw, "migrating", "mig1", "centos-7", checkout=ruby(ago(60)))
+    machine_letter(raw, "clone", "vm1", "centos-7", 60, request_id="req-1")
+    machine_letter(raw, "pending", "vm2", "centos-7", 120)
+    raw.zadd("vmpooler__provisioning__request", {"req-9": ago(60)})
+    raw.hset("vmpooler__odrequest__req-9", "requested", "centos-7:centos-7:1")
+    now = ago(0) * 1000
+    raw.zadd("scheduler:queue:priority", {"job-ready": now})
+    raw.zadd("scheduler:queue:delayed", {"job-late:HIGH": now + 600_000})
+    raw.hset("scheduler:processing", "job-runs", f'{{"workerId":"w1","startedAt":{now}}}')
+    scheduler_letter(raw, "job-dead", 60)
+    task(raw, "CloneUrl(1001)")
+    failed_task(raw, "CloneUrl(1002)", 60)
+    action(raw, "execution:agent_run:professional:12345", "a1", correlation_id="c1")
+    action(raw, "nooble4:dev:management:actions", "m1", correlation_id="c2")
+    action(raw, "nooble4:dev:management:actions:dead_letter", "m2")
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [
+        ("scheduler:queue:priority", ["job-ready"]), ("scheduler:queue:delayed", ["job-late"]),
+        ("scheduler:processing", ["job-runs"]), ("scheduler:queue:dlq", ["job-dead"]),
+        ("scheduler/scheduler:queue:dlq", ["job-dead"]),
+        ("vmpooler__pending__centos-7", ["pend1"]), ("vmpooler__migrating__centos-7", ["mig1"]),
+        ("dlq:clone", ["vm1"]), ("vmpooler__dlq__pending", ["vm2"]), ("vmpooler__provisioning__request", ["req-9"]),
+        ("ifdb:task_queue", ["CloneUrl(1001)"]), ("ifdb:task_data", ["CloneUrl(1001)", "CloneUrl(1002)"]),
+        ("execution:agent_run:professional:12345", ["a1"]),
+        ("nooble4:dev:management:actions:dead_letter", ["m1", "m2"]),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_key_stands_for_the_jobs_in_it(
+    raw: redis.Redis, qdeck: Callable[..., Any], key: str, wanted: list[str]
+) -> None:
+    fill(raw)
+    ran = qdeck("jobs", key, "--json")
+    assert [job["name"] if job["adapter"] == "ifdb" else job["id"] for job in ran.json] == wanted
+
+
+def test_verbs_take_the_name_of_a_key_and_touch_nothing_beside_it(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    fill(raw)
+    for words, wanted in (
+        (("dead", "discard", "dlq:clone"), ["vm1"]),
+        (("dead", "retry", "scheduler:queue:dlq"), ["job-dead"]),
+        (("jobs", "discard", "scheduler:queue:delayed"), ["job-late"]),
+        (("bury", "vmpooler__pending__centos-7", "--state", "pending"), ["pend1"]),
+        (("jobs", "discard", "execution:agent_run:professional:12345"), ["a1"]),
+    ):
+        ran = qdeck(*words, "--dry-run", "--json")
+        assert [entry["id"] for entry in ran.json["entries"]] == wanted, words
+    assert [row["id"] for row in qdeck("stuck", "scheduler:queue:delayed", "--json").json] == []
+    assert qdeck("job", "scheduler:queue:dlq", "job-dead", "--json").json["state"] == "dead"
+    assert [group["count"] for group in qdeck("dead", "dlq:clone", "--group", "--json").json] == [1]
+
+
+def test_the_states_of_a_system_are_accepted_and_shown(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    fill(raw)
+    for words, wanted in (
+        (("--state", "pending"), ["pend1"]),
+        (("--where", "state:migrating"), ["mig1"]),
+        (("--state", "migrating", "--state", "ready"), ["mig1", "ready1"]),
+        (("--state", "running"), ["run1", "mig1"]),
+        (("--where", "-state:pending -state:dead"), ["run1", "mig1", "ready1"]),
+    ):
+        assert [job["id"] for job in qdeck("jobs", "centos-7", "--json", *words).json] == wanted, words
+    assert [job["name"] for job in qdeck("jobs", "ifdb", "--state", "fail", "--json").json] == ["CloneUrl(1002)"]
+    shown = qdeck("jobs", "centos-7").out
+    for text in ("delayed (pending)", "running (migrating)", "dead (dlq:clone)", "ready "):
+        assert text in shown
+    ran = qdeck("jobs", "centos-7", "--state", "pendign")
+    assert (ran.code, "Did you mean 'pending'?" in ran.err) == (64, True)
+    qdeck("enqueue", "shop:mail:actions", "t")
+    assert len(qdeck("jobs", "shop:mail:actions", "--state", "queued", "--json").json) == 1
+    assert qdeck("jobs", "shop:mail:actions", "--state", "pending", "--json").json == []
+
+
+def test_the_fields_of_the_documents_are_fields_of_a_filter(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    fill(raw)
+    for text, wanted in (
+        ("pool:centos-7", ["vm1", "vm2"]), ("request_id:req-1", ["vm1"]), ("queue_from:pending", ["vm2"]),
+        ("vm:vm2", ["vm2"]), ("error_class:StandardError failed_at<90s", ["vm1"]),
+    ):  # fmt: skip
+        assert [job["id"] for job in qdeck("dead", "--json", "--where", text).json] == wanted, text
+    found = qdeck("jobs", "nooble4:dev:management:actions", "--where", "correlation_id:c2", "--json")
+    assert [job["id"] for job in found.json] == ["m1"]
+    task_name = "games.tasks.uploads.CloneFile"
+    assert len(qdeck("jobs", "ifdb", "--where", f"task:{task_name}", "--json").json) == 2
+
+
+def test_a_name_that_is_close_gets_a_suggestion(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    fill(raw)
+    for name, meant in (("centos7", "centos-7"), ("vmpooler/centos7", "centos-7"), ("shceduler", "scheduler")):
+        for words in (("jobs", name), ("dead", name), ("dead", "retry", name)):
+            ran = qdeck(*words)
+            assert (ran.code, f"Did you mean {meant!r}?" in ran.err) == (64, True), (words, ran.err)
+
+
+def test_a_verb_that_an_adapter_lacks_says_what_and_why(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    fill(raw)
+    for verb, told in (
+        (("requeue", "centos-7"), "vmpooler cannot requeue: the manager refills pools by itself"),
+        (("jobs", "move", "centos-7", "--to", "a:b:actions"), "vmpooler does not support move"),
+        (("jobs", "cancel", "scheduler"), "jobs are cancelled in PostgreSQL"),
+        (("queues", "pause", "centos-7"), "vmpooler does not support pause"),
+        (("job", "edit", "centos-7", "pend1", "--payload", "-"), "vmpooler does not support edit"),
+    ):
+        ran = qdeck(*verb)
+        assert (ran.code, told in ran.err, "there is no queue" in ran.err) == (64, True, False), (verb, ran.err)
+
+
+def test_a_filter_for_a_state_is_enough_to_bury_jobs_that_are_not_stuck(
+    raw: redis.Redis, qdeck: Callable[..., Any]
+) -> None:
+    fill(raw)
+    ran = qdeck("bury", "centos-7", "--where", "state:delayed", "--dry-run", "--json")
+    assert [entry["id"] for entry in ran.json["entries"]] == ["pend1"]
+    assert qdeck("bury", "centos-7", "--dry-run", "--json").json["entries"] == []

@@ -128,9 +128,11 @@ async def test_dead_letters_newest_first_over_all_systems(run_agent: Callable[..
     async with run_agent() as agent:
         every = (await agent.ask(DLQ)).json["entries"]
         some = (await agent.ask(f"{DLQ}?limit=3")).json["entries"]
+        by_key = (await agent.ask(f"{DLQ}?queue=scheduler:queue:dlq")).json["entries"]
     wanted = ["CloneUrl(5)", "job-5", "m1", "CloneUrl(16)", "job-16", "vm1", "CloneUrl(25)", "job-25"]
     assert [entry["name"] or entry["id"] for entry in every] == wanted
     assert [entry["name"] or entry["id"] for entry in some] == wanted[:3]
+    assert [entry["id"] for entry in by_key] == ["job-5", "job-16", "job-25"]
 
 
 async def test_dead_letters_newest_first_over_all_queues(run_agent: Callable[..., Any], client: SyncClient) -> None:

@@ -76,6 +76,10 @@ class Ifdb(Adapter):
         """Return its two keys."""
         return {QUEUE: Kind.ZSET, DATA: Kind.HASH}
 
+    def filter_of_key(self, key: str) -> tuple[str, str] | None:
+        """Return the filter for one of its keys: the hash has all tasks, the sorted set those that have not ended."""
+        return {text_of(DATA): (NAME, ""), text_of(QUEUE): (NAME, f"state:{','.join(_PENDING)}")}.get(key)
+
     def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as its management commands and its admin."""
         waiting = (State.READY, State.DELAYED, State.BLOCKED)

@@ -86,6 +86,10 @@ class Scheduler(Adapter):
         """Return the four keys."""
         return {source.key: source.kind for source in _SOURCES}
 
+    def filter_of_key(self, key: str) -> tuple[str, str] | None:
+        """Return the filter for one of its keys: each of them is a state."""
+        return next(((QUEUE, f"state:{one.state}") for one in _SOURCES if one.key == raw_of(key)), None)
+
     def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as its own tools or an operator with redis-cli."""
         waiting = (State.READY, State.DELAYED)

@@ -48,6 +48,7 @@ from qdeck.adapters.vmpooler.keys import (
     SETS,
     TASKS,
     VmPoolerSettings,
+    filter_of_key,
     group_of,
     kind_of,
     pool_key,
@@ -121,6 +122,10 @@ class VmPooler(Adapter):
     def gather(self, name: bytes) -> str | None:
         """By pool; VMs and requests are counted."""
         return group_of(name)
+
+    def filter_of_key(self, key: str) -> tuple[str, str] | None:
+        """Return the filter for the set of a pool, for requests, tasks or a kind of dead letters."""
+        return filter_of_key(key)
 
     def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as its API or an operator with redis-cli."""

@@ -121,6 +121,17 @@ def kind_of(word: str) -> str:
     return kind if kind in DEAD else ""
 
 
+def filter_of_key(key: str) -> tuple[str, str] | None:
+    """Return the queue and the filter for the entries of a key; the dead letters of a kind are of several queues."""
+    if key.startswith(("dlq:", "vmpooler__dlq__")):
+        return ("", f'tag:"{kind_tag(kind)}"') if (kind := kind_of(key)) else None
+    if found := _SET.fullmatch(raw_of(key)):
+        return text_of(found[1]), f"state:{key.split('__')[1]}"
+    keys = {REQUESTS: (REQUEST_QUEUE, "state:ready"), PROCESSING: (REQUEST_QUEUE, "state:running")}
+    keys |= {CREATE: (CREATE_QUEUE, "state:ready"), **{one: (queue, "state:ready") for queue, one in TASKS.items()}}
+    return keys.get(raw_of(key))
+
+
 def kind_tag(kind: str) -> str:
     """Return the tag of the dead letters of a kind."""
     return f"kind:{kind}"
