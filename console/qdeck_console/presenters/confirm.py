@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Sequence
 
-    from qdeck.admin import Activity, Plan
+    from qdeck.admin import Activity, Caution, Plan
     from qdeck_console.format import Line, Piece
 
 _WORDS: dict[Verb, str] = {
@@ -119,11 +119,17 @@ def plan_lines(
     rows += [PlanTerm("left out", f"{count:,}", why) for why, count in left_out.most_common(_MOST_REASONS)]
     more = sum(left_out.values()) - sum(count for _, count in left_out.most_common(_MOST_REASONS))
     rows += [PlanTerm("", f"{more:,}", "for other reasons")] if more else []
-    # What another system does with them, in whole sentences.
-    for caution in [one for one in plan.tail.cautions if one.code is not CautionCode.NO_UNDO][:2]:
-        parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=4)
-        rows += [PlanTerm("" if at else "note", "" if at else "▲", part, "warn bold") for at, part in enumerate(parts)]
-    return question_lines([*rows, _undo(plan)], cells)
+    cautions = [one for one in plan.tail.cautions if one.code is not CautionCode.NO_UNDO]
+    return question_lines([*rows, *caution_terms(cautions, cells, most=4, label="note"), _undo(plan)], cells)
+
+
+def caution_terms(cautions: Sequence[Caution], cells: int, *, most: int, label: str = "") -> list[PlanTerm]:
+    """Return what another system does with the jobs, in whole sentences of at most `most` lines."""
+    rows = []
+    for caution in cautions[:2]:
+        parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=most)
+        rows += [PlanTerm("" if at else label, "" if at else "▲", part, "warn bold") for at, part in enumerate(parts)]
+    return rows
 
 
 def question_lines(rows: Iterable[PlanTerm], cells: int) -> list[Line]:
@@ -219,10 +225,11 @@ def _short(queue: str, naming: Naming) -> str:
 def _lines(row: PlanTerm, cells: int) -> list[Line]:
     """Return a row, on two lines where its words need them: what a plan does is not cut off."""
     first, *rest = wrap(safe_text(row.words, limit=300), cells - 24, most=2) or [""]
-    return [_line(row._replace(words=first), cells), *(_line(PlanTerm("", "", part), cells) for part in rest)]
+    return [term_line(row._replace(words=first), cells), *(term_line(PlanTerm("", "", part), cells) for part in rest)]
 
 
-def _line(row: PlanTerm, cells: int) -> Line:
+def term_line(row: PlanTerm, cells: int) -> Line:
+    """Return a term on one line."""
     head: list[Piece] = fmt.fit([(row.label, "muted")], 12)
     value = fmt.fit([(row.number, "ghost" if row.number == fmt.ZERO else row.role)], 9, right=True)
     return (*head, *value, ("   ", "text"), (cut_end(safe_text(row.words, limit=300), cells - 24), "text"))

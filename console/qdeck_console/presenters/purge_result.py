@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck.admin import MAX_UNDO_BYTES
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
+from qdeck_console.presenters.confirm import PlanTerm, caution_terms, term_line
 from qdeck_console.presenters.line_parts import section
 from qdeck_console.presenters.purge import DAY_MS, PurgeTotals, age_words, name_of
 from qdeck_console.text import cut_end, safe_text, wrap
@@ -27,7 +28,6 @@ _DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "expire": (("expire",), "strong bold"),
 }
 
-_Row: TypeAlias = tuple[str, int | str, str, str]  # label, number, role of the number, words
 _ROOM: Final = f"{MAX_UNDO_BYTES >> 20} MiB"
 
 
@@ -114,11 +114,12 @@ def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cel
     return lines
 
 
-def _undo_row(plan: Plan, size: int, now_ms: int) -> _Row:
+def _undo_row(plan: Plan, size: int, now_ms: int) -> PlanTerm:
     """Return whether all of a plan of this size can be undone."""
     if plan.undo_limit:
-        return "undo", "a part" if plan.tail.undoable else "none", "warn bold", plan.undo_limit
-    return "undo", "all", "ok bold", f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(size)} of {_ROOM}"
+        return PlanTerm("undo", "a part" if plan.tail.undoable else "none", plan.undo_limit, "warn bold")
+    words = f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(size)} of {_ROOM}"
+    return PlanTerm("undo", "all", words, "ok bold")
 
 
 def confirm_rows(
@@ -136,43 +137,30 @@ def confirm_rows(
     """
     tail, totals, sums = plan.tail, plan.tail.totals, PurgeTotals.of(shares)
     found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
-    rows: list[_Row] = [
-        (
-            "entries",
-            sums.count,
-            "strong bold",
-            f"{fmt.counted(sums.rules, 'rule')}, {fmt.counted(sums.queues, 'queue')}, {found}",
-        ),
-    ]
+    words = f"{fmt.counted(sums.rules, 'rule')}, {fmt.counted(sums.queues, 'queue')}, {found}"
+    rows = [PlanTerm("entries", fmt.count(sums.count), words)]
     if filter_text:
-        rows.append(("", "▲", "warn bold", "the filter only hides rows; all is applied"))
+        rows.append(PlanTerm("", "▲", "the filter only hides rows; all is applied", "warn bold"))
     if done:
-        rows.append(("before", done, "strong bold", "applied or skipped before"))
+        rows.append(PlanTerm("before", fmt.count(done), "applied or skipped before"))
     for label, (verbs, role) in _DONE_TO.items():
         mine = [share for share in shares if share.verb in verbs]
         count = sum(share.count for share in mine)
         if count or label == "removed":
             rules = list(dict.fromkeys(name_of(share.rule) for share in mine))
-            rows.append((label, count, role, ", ".join(rules) or "nothing is removed"))
+            rows.append(PlanTerm(label, fmt.count(count), ", ".join(rules) or "nothing is removed", role))
     running = "without a live worker; late results are refused" if totals.running else "none is touched"
-    rows.append(("running", totals.running, "warn bold", running))
+    rows.append(PlanTerm("running", fmt.count(totals.running), running, "warn bold"))
     waiting = "of them have dependents; none of those will run" if totals.dependents else "no job waits for them"
-    rows.append(("waited for", totals.dependents, "warn bold", waiting))
+    rows.append(PlanTerm("waited for", fmt.count(totals.dependents), waiting, "warn bold"))
     if totals.failure_handlers:
-        rows.append(("handlers", totals.failure_handlers, "warn bold", "failure handlers will be made"))
+        rows.append(
+            PlanTerm("handlers", fmt.count(totals.failure_handlers), "failure handlers will be made", "warn bold")
+        )
     if tail.skipped:
-        rows.append(("skipped", len(tail.skipped), "strong bold", tail.skipped[0].why))
-    rows.append(_undo_row(plan, sums.bytes, now_ms))
-    for caution in tail.cautions[:2]:
-        parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=2)
-        rows += [("", "▲" if not at else "", "warn bold", part) for at, part in enumerate(parts)]
-    lines: list[Line] = []
-    for label, value, role, words in rows:
-        text = fmt.count(value) if isinstance(value, int) else value
-        number = fmt.fit([(text, "ghost" if text == fmt.ZERO else role)], 9, right=True)
-        told = cut_end(safe_text(words, limit=300), cells - 24)
-        lines.append((*fmt.fit([(label, "muted")], 12), *number, ("   ", "text"), (told, "text")))
-    return lines
+        rows.append(PlanTerm("skipped", fmt.count(len(tail.skipped)), tail.skipped[0].why))
+    rows += [_undo_row(plan, sums.bytes, now_ms), *caution_terms(tail.cautions, cells, most=2)]
+    return [term_line(row, cells) for row in rows]
 
 
 def applying_lines(plan: Plan, done: int, total: int, started: float, cells: int) -> list[Line]:
