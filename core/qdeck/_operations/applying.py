@@ -87,8 +87,7 @@ class Tally:
         """Count the result of a slice."""
         for at, code, data in acted.skipped[: MOST_SKIPS - len(self.skipped)]:
             one = part.entries[at]
-            skip = Skip(id=one.id, code=SkipCode(code), queue=one.queue, adapter=one.adapter, data=data)
-            self.skipped.append(skip)
+            self.skipped.append(one.skip(SkipCode(code), data))
         applied = acted.count - len(acted.skipped)
         if part.first.adapter in UNLISTED and len(self.names) < MOST_NAMES:
             skipped = {at for at, _, _ in acted.skipped}

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qdeck._engine.codec import BAND, score_of
 from qdeck._model.reasons import Skip, SkipCode
 from qdeck._model.values import JobRecord, QueueRef, State
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import build
 from qdeck._operations.request import PlanRequest
 from qdeck.adapters.model import Seen
+from qdeck.adapters.native.editing import difference
 from qdeck.adapters.plans import shown
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _compare(plan: Plan, seen: dict[Place, JobRecord], adapters: Adapters) -> tu
         job = seen.get(place)
         if job is None:
             if mark:
-                skips.setdefault((entry.ref, entry.id), _skip(entry, SkipCode.CHANGED))
+                skips.setdefault((entry.ref, entry.id), entry.skip(SkipCode.CHANGED))
             continue  # the same id in another queue: not the one that was meant
         # An entry with a version was found by that version, so it is the same.
         skip = None if mark else difference(job, entry, plan.head.created_ms)
@@ -73,28 +73,6 @@ def _compare(plan: Plan, seen: dict[Place, JobRecord], adapters: Adapters) -> tu
         for (ref, job_id, mark), job in seen.items()
         if (ref, job_id, mark) not in met
     ]
-
-
-def _skip(entry: PlanEntry, code: SkipCode, data: str = "") -> Skip:
-    return Skip(id=entry.id, queue=entry.queue, adapter=entry.adapter, code=code, data=data)
-
-
-def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> Skip | None:
-    """Return why a native job is no longer what was shown, or None when it is."""
-    if entry.state != job.state:
-        return _skip(entry, SkipCode.MOVED, entry.state)
-    changed = _skip(entry, SkipCode.CHANGED)
-    if job.state == State.RUNNING:
-        owner = entry.version.rpartition(":")[0]
-        claimed = None if entry.age_s is None else now_ms - entry.age_s * 1000
-        late = job.since_ms is not None and claimed is not None and abs(claimed - job.since_ms) > 1000
-        return changed if owner != (job.worker or "") or late else None
-    score = int(score_of(entry.version))
-    before = {State.READY: job.since_ms, State.DELAYED: job.due_ms, State.BLOCKED: None}.get(
-        State(job.state), job.since_ms
-    )
-    now = score % BAND if job.state == State.READY else score
-    return changed if before is not None and before != now else None
 
 
 def _only(plan: Plan, kept: Sequence[PlanEntry]) -> Plan:

@@ -10,6 +10,7 @@ import msgspec
 
 from qdeck._formatting import duration
 from qdeck._model.queue_ref import InQueue, QueueRef
+from qdeck._model.reasons import Skip
 from qdeck._model.values import NATIVE
 from qdeck._settings.limits import Limits  # noqa: TC001 - likewise
 
@@ -48,6 +49,10 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     def ref(self) -> QueueRef:
         """The queue of the job."""
         return QueueRef(self.adapter, self.queue)
+
+    def skip(self, code: SkipCode, data: str = "") -> Skip:
+        """Return the report that it was skipped."""
+        return Skip(id=self.id, queue=self.queue, adapter=self.adapter, code=code, data=data)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

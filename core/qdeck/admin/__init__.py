@@ -44,14 +44,12 @@ if TYPE_CHECKING:
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
-    from qdeck._operations.editing import Draft, new_body
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.new_jobs import new_job
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
     from qdeck._operations.planfile import Plan, PlanWriter, load_plan, own_plan
     from qdeck._operations.planindex import PlanIndex, Share, Shares
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
-    from qdeck._operations.selected_jobs import difference
     from qdeck._private_files import Dropped, check_new_file, new_file, state_dir
     from qdeck._queue_names import QueueType
     from qdeck._redis import mask_url
@@ -85,6 +83,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.native import VERBS as NATIVE_VERBS
     from qdeck.adapters.native import newest_first
     from qdeck.adapters.native.dead_limits import Headroom
+    from qdeck.adapters.native.editing import Draft, difference, new_body
     from qdeck.adapters.native.groups import GroupWalk
     from qdeck.adapters.native.purge import purge_verb
     from qdeck.adapters.native.queue_details import CloseUp, Spread
@@ -284,7 +283,6 @@ _HOMES: Final = {
     "qdeck._operations.activity": "new_activity=make",
     "qdeck._operations.applying": "Tally",
     "qdeck.adapters.native.queue_details": "CloseUp Spread",
-    "qdeck._operations.editing": "Draft new_body",
     "qdeck.adapters.plans": "PlanEntry StuckJob shown",
     "qdeck.adapters.groups": "CountedGroup Gathering Group Groups PART_MS",
     "qdeck.adapters.native.groups": "GroupWalk",
@@ -292,7 +290,7 @@ _HOMES: Final = {
     "qdeck._operations.model": "Activity BatchResult Outcomes UndoResult",
     "qdeck._operations.planfile": "Plan PlanWriter load_plan own_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",
-    "qdeck._operations.selected_jobs": "difference",
+    "qdeck.adapters.native.editing": "Draft difference new_body",
     "qdeck._operations.outcomes": "BatchOutcomes JobOutcome",
     "qdeck._operations.redrive": "ENOUGH TOO_MANY",
     "qdeck._operations.batches": "Batch",

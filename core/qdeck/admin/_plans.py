@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from qdeck._model.values import JobRecord
     from qdeck._model.words import Verb
     from qdeck._operations.batches import Batch
-    from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, Outcomes
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
     from qdeck._operations.planfile import Plan
     from qdeck._operations.request import Watch
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
+    from qdeck.adapters.native.editing import Draft
 
 Queues = str | QueueRef | Sequence[str | QueueRef]
 States = str | Sequence[str]
@@ -203,7 +203,7 @@ class Plans(Client):
     @reads
     def draft(self, queue: str | QueueRef, job_id: str) -> Program[Draft]:
         """Return a job whose payload is to be edited; raise for one that cannot be."""
-        from qdeck._operations import editing
+        from qdeck.adapters.native import editing
 
         ref, adapter = yield from self.adapters.resolve(queue)
         if why := adapter.why_not("edit"):

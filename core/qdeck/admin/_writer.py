@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from qdeck._model.values import Pause, QueueRef, QueueSettings
     from qdeck._operations.applying import ApplyOptions
     from qdeck._operations.batches import Batch
-    from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.planfile import Plan
     from qdeck._queue_names import QueueName
     from qdeck._redis.commands import Program
     from qdeck._schedules.model import Definition
     from qdeck._settings import Target
+    from qdeck.adapters.native.editing import Draft
     from qdeck.messages._cleaning import Cleaning
     from qdeck.messages._removal import CleanReport
 
@@ -112,9 +112,10 @@ class Writes(Reads):
     @writes
     def edit(self, draft: Draft, text: str | bytes, reason: str = "") -> Program[BatchResult]:
         """Give a job the payload in `text`, and retry it when it was dead."""
-        from qdeck._operations import editing
+        from qdeck._operations.editing import apply_edit
+        from qdeck.adapters.native.editing import new_body
 
-        return editing.apply_edit(draft, editing.new_body(draft, text), reason, self.adapters.shared)
+        return apply_edit(draft, new_body(draft, text), reason, self.adapters.shared)
 
     @writes
     def enqueue(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qdeck import InvalidOption
 from qdeck._model import masking, payload
 from qdeck._model.secret_names import MASK
-from qdeck._operations.editing import unmask
+from qdeck._model.unmasking import unmask
 from qdeck.admin import JobRecord, mask_text
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from qdeck import UsageError
 from qdeck._model import masking, payload
 from qdeck._model.secret_names import MASK
-from qdeck._operations.editing import unmask
+from qdeck._model.unmasking import unmask
 from qdeck.admin import mask_text
 
 Q7 = "S3cr3tQ9xZ"

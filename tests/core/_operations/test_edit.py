@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core._operations.yard import QUEUE, Yard
 from qdeck import UnknownJob, UsageError
 from qdeck._model import payload
-from qdeck._operations.editing import unmask
+from qdeck._model.unmasking import unmask
 
 if TYPE_CHECKING:
     from qdeck.admin import Writer
