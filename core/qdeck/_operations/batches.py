@@ -153,6 +153,10 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
         return [ref.label(self.shared) for ref in self.queues]
 
 
+class _NoRoomError(Exception):
+    """Automatic batches have used up their share."""
+
+
 @dataclass(slots=True)
 class OpenBatch:
     """A batch that is being applied: its record, the bytes that its undo may take, and whether it was begun before."""
@@ -283,8 +287,9 @@ def begin(
     now: int | None = None,
     known: dict[str, Batch] | None = None,
     automatic: bool = False,
+    replaces: bool = True,
 ) -> Program[OpenBatch]:
-    """Write the record of a batch before anything is changed. An `automatic` one replaces older automatic ones.
+    """Write the record of a batch before anything is changed. An `automatic` one `replaces` older automatic ones.
 
     Raise for one that was undone, and for one that would begin after `expires_ms`.
     """
@@ -310,18 +315,20 @@ def begin(
     )  # fmt: skip
     room = _room(known, batch, keep_bytes)
     if automatic:
-        room = min(room, (yield from _room_of_automatic(known, batch)))
+        others = {name: one for name, one in known.items() if one.automatic and name != batch}
+        room = min(room, _room(others, batch, MAX_UNDO_BYTES // 2))
+        if not replaces and (not room or len(others) >= MOST // 2):
+            raise _NoRoomError
+        yield from _forget_oldest(others)
     yield from write(record)
     return OpenBatch(record, room, is_resumed=begun is not None)
 
 
-def _room_of_automatic(known: dict[str, Batch], batch: str) -> Program[int]:
-    """Forget the automatic batches beyond their share, first those that keep nothing; return the room of one more."""
-    others = {name: one for name, one in known.items() if one.automatic and name != batch}
+def _forget_oldest(others: dict[str, Batch]) -> Program[None]:
+    """Forget the automatic batches beyond their share, first those that keep nothing."""
     oldest = sorted(others, key=lambda name: (others[name].bytes > 0, others[name].at_ms, name))
     if over := oldest[: max(0, len(oldest) - MOST // 2 + 1)]:
         yield (b"HDEL", keys.UNDO, *over)
-    return _room(others, batch, MAX_UNDO_BYTES // 2)
 
 
 def begin_automatic(batch: str, verb: str, *, adapters: Sequence[str] = (), detail: str) -> Program[OpenBatch | None]:
@@ -330,14 +337,10 @@ def begin_automatic(batch: str, verb: str, *, adapters: Sequence[str] = (), deta
     Their share is half of the batches and of the bytes: messages from other programs cause them, and a flood of
     messages must not displace the undo of operators' batches.
     """
-    now = yield from reads.clock()
-    known = yield from read()
-    yield from _sweep(known, now)
-    others = {name: one for name, one in known.items() if one.automatic}
-    room = min(_room(known, batch, MAX_UNDO_BYTES), _room(others, batch, MAX_UNDO_BYTES // 2))
-    if not room or len(others) >= MOST // 2:
+    try:
+        return (yield from begin(batch, verb, adapters=adapters, detail=detail, automatic=True, replaces=False))
+    except _NoRoomError:
         return None
-    return (yield from begin(batch, verb, adapters=adapters, detail=detail, now=now, known=known, automatic=True))
 
 
 def read() -> Program[dict[str, Batch]]:
