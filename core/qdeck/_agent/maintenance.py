@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck._rules.health import HealthReport
     from qdeck._server.agent_tasks import TaskResult
+    from qdeck.adapters.adapter import Adapter
     from qdeck.messages import LifeCycleCount
 
 PING_TIMEOUT_S: Final = 2.0  # callers of `/healthz` must not wait
@@ -78,7 +79,21 @@ class Maintenance:
             pruning = queue_maintenance.prune_workers(now, done)
             await self.client.run(reads.contained(pruning, "the list of workers", unread))
             done.add_errors(unread)
+            await self._trim_others(done, now)
         return True
+
+    async def _trim_others(self, done: queue_maintenance.WorkDone, now: int) -> None:
+        """Hold the limits of dead letters of other systems, where these are enabled: native queues have their own."""
+        limits = Limits.of(self.options.settings)
+        if not limits.dlq_enabled:
+            return
+        await self.readers.snapshot()
+        for adapter in self.readers.jobs.adapters.foreign:
+            if adapter.is_there:
+                unread: list[str] = []
+                trimming = reads.contained(_trim(adapter, limits, now, done), adapter.name, unread)
+                await self.client.run(trimming)
+                done.add_errors(unread)
 
     async def history(self, lease: TaskLease) -> TaskResult:
         """Take a sample of every queue."""
@@ -192,6 +207,10 @@ class Maintenance:
             if result is not None:
                 await self.client.run(agent_tasks.count("purge", dict(result.by_rule)))
             return purging.batch_document(plan, result)
+
+
+def _trim(adapter: Adapter, limits: Limits, now: int, done: queue_maintenance.WorkDone) -> Program[None]:
+    done.trimmed += yield from adapter.trim(limits, now)
 
 
 def _ping() -> Program[None]:

@@ -203,6 +203,11 @@ class Adapter(ABC):
         yield from ()  # reads nothing, but is a program
         return {}
 
+    def trim(self, limits: Limits, now: int) -> Program[int]:
+        """Remove dead letters that are over the limits, as an agent does every minute; return how many."""
+        yield from ()  # removes nothing, but is a program
+        return 0
+
     def workers(self, now: int) -> Program[list[WorkerRow]]:
         """Return the workers that register themselves for the queues of this adapter."""
         yield from ()  # reads nothing, but is a program

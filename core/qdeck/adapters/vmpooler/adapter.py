@@ -316,6 +316,12 @@ class VmPooler(Adapter):
 
         return (yield from read_letters())
 
+    def trim(self, limits: Limits, now: int) -> Program[int]:
+        """Remove dead letters that are too old or too many, in each of its four keys."""
+        from qdeck.adapters.vmpooler.trimming import trim
+
+        return (yield from trim(limits, now))
+
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the sets of a pool, or the keys of requests and tasks; and the dead letters."""
         found: list[Source] = []
