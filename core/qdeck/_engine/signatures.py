@@ -12,7 +12,7 @@ _LONGEST_CLASS: Final = 200
 MAX_READ: Final = 1000  # characters of a message that are read
 
 # What differs between messages of one failure: in a URL the login and what is behind the host, quoted
-# text, ids, addresses in memory, numbers.
+# text, ids, addresses in memory, numbers, and the counter of a name (`centos-7-v1`).
 VARIABLE_PARTS: Final = re.compile(
     r"""(?P<url>(?<=://)[^\s/'"`]+/[^\s'"`]+)"""
     r"""|(?P<login>(?<=://)[^\s/@]*@)"""
@@ -21,7 +21,7 @@ VARIABLE_PARTS: Final = re.compile(
     r"""|\b0[xX][0-9a-fA-F]+\b"""
     r"""|(?<![A-Za-z0-9])(?=[a-fA-F]*[0-9])(?=[0-9]*[a-fA-F])[0-9a-fA-F]{8,}(?![A-Za-z0-9])"""
     r"""|(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{12,}(?![A-Za-z0-9]))"""
-    r"""|(?P<number>(?<![A-Za-z0-9])[+-]?[0-9]+(?:[.,:][0-9]+)*)"""
+    r"""|(?P<number>(?<![A-Za-z0-9])[+-]?[0-9]+(?:[.,:][0-9]+)*|(?<=[-_][a-z])[0-9]+(?![A-Za-z0-9_-]))"""
 )
 _STANDS_FOR: Final = {"login": "…@", "quoted": "'…'", "id": "#", "number": "N"}
 # Events that the scripts write: class and pattern are fixed there.

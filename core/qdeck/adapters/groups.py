@@ -15,7 +15,7 @@ MOST: Final = 1000  # groups; what is beyond them is counted as `other`
 OTHER: Final = "other"
 TREND: Final = 12  # parts of the last hour
 PART_MS: Final = 300_000
-_ANY: Final = re.compile(r"'…'|…@|#|…|\bN\b")  # what stands in a shape for what differs
+_ANY: Final = re.compile(r"'…'|…@|#|…|\bN\b|(?<=[-_][a-z])N\b")  # what stands in a shape for what differs
 
 
 def like(message: str | None) -> str:
