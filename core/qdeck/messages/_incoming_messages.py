@@ -13,7 +13,7 @@ import hashlib
 import logging
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -53,12 +53,15 @@ REFUSED_ACTION: Final = "actions.refused"
 class Follower:
     """All temporary callback queues `{inbox}:…`, and the queue where their messages wait for handlers.
 
-    `refused` is the task of those that cannot be read.
+    `refused` is the task of those that cannot be read, `others` of those whose type is none of `tasks`; if it is empty,
+    a type is a task.
     """
 
     inbox: str
     retries: int
     refused: str = REFUSED_TASK
+    others: str = ""
+    tasks: set[str] = field(default_factory=set)
 
     def job(self, raw: bytes, task: str = "") -> NewJob:
         """Return the job for a message on a task's queue; one that cannot be read or belongs elsewhere is a dead
@@ -72,7 +75,8 @@ class Follower:
             # As it was written: a value near the interpreter's limit of nesting cannot be written one level deeper.
             why, message = why_other_task(action, task), cast("Any", msgspec.Raw(raw))
             if not why:
-                return transport.job_of(action, retries=self.retries)
+                is_known = not self.others or action.action_type in self.tasks
+                return transport.job_of(action, retries=self.retries, task="" if is_known else self.others)
         except UsageError as error:
             kind, message = self.refused.partition("s.")[0], raw.decode("utf-8", "backslashreplace")
             why = f"{kind} cannot be read: {error}"

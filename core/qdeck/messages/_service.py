@@ -67,8 +67,9 @@ class _Attempt:
         data = None if error is not None else _data(value)
         if kind is QueueType.CALLBACKS:
             callback = callback_to(self.action, self.service.names.service, data=data, error=error)
-            owner = self.service.names.shape(name).service
-            yield from transport.call_back(name, self.action, callback, retries=RETRIES, owner=owner)
+            yield from transport.call_back(
+                name, self.action, callback, retries=RETRIES, target=self.service.names.parse(name)
+            )
             return
         response = (
             value if isinstance(value, DomainActionResponse) else response_to(self.action, data=data, error=error)
@@ -116,7 +117,7 @@ class Service(Messenger):
         What other programs push to the list of that name is moved to the queue, from its left end.
         """
         queue = str(self.names.own if not context else self.names.actions(self.names.service, context))
-        if not self._lists:
+        if REFUSED_ACTION not in self.app.tasks:
             self.app.task(name=REFUSED_ACTION, queue=queue, retries=0)(self._refuse)
         self._lists[queue] = Follower(queue, RETRIES, REFUSED_ACTION)
         return self._bind(action_type, queue, ends_task=False, **options)
@@ -126,19 +127,28 @@ class Service(Messenger):
     ) -> Callable[[Handler], Handler]:
         """Take callbacks of this type from another service.
 
-        With an `event`, from the queue of that event, which stays. Without, from all temporary queues of tasks: they
+        With an `event`, from the queue of that event, which stays, and from a list of that name; the handler that was
+        declared first also takes callbacks of other types there. Without, from all temporary queues of tasks: they
         are followed, and what comes waits in one queue with retries and dead letters. `ends_task`: it is the task's
         last message, and the task's queues go when it was handled; what was not read is copied for undo. The task
         is the one that was registered when this service asked: a callback that claims another is a dead letter.
         """
         queue = str(self.names.callbacks(sender, event))
+        if REFUSED_TASK not in self.app.tasks:
+            self.app.task(name=REFUSED_TASK, queue=queue, retries=0)(self._refuse)
+        self.app.inboxes.setdefault(queue, set()).add(REFUSED_TASK)
+        retries = options.get("retries", RETRIES)
+        bind = self._bind(action_type, queue, ends_task=ends_task, **options)
         if not event:
-            if not self._followers:
-                self.app.task(name=REFUSED_TASK, queue=queue, retries=0)(self._refuse)
-            self.app.inboxes.setdefault(queue, set()).add(REFUSED_TASK)
-            self._followers.append(Follower(queue, options.get("retries", RETRIES)))
-        self.app.inboxes.setdefault(queue, set())
-        return self._bind(action_type, queue, ends_task=ends_task, **options)
+            self._followers.append(Follower(queue, retries))
+            return bind
+        of_event = transport.event_task(self.names.callbacks(sender, event))
+        known = self._lists.setdefault(queue, Follower(queue, retries, REFUSED_TASK, of_event)).tasks
+        known.add(action_type)
+        if of_event in self.app.tasks or of_event == action_type:
+            return bind
+        bind_event = self._bind(of_event, queue, ends_task=ends_task, **options)
+        return lambda handler: bind_event(bind(handler))
 
     def on_notification(
         self, emitter: str, topic: str, *, group: str | None = None, start: str = "$", **options: Any

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._engine.transitions import EnqueueResult
+    from qdeck._queue_names import QueueName
     from qdeck._redis.commands import Arg, Program
     from qdeck.messages._envelopes import DomainAction, DomainActionResponse
 
@@ -65,6 +66,7 @@ def job_of(
     priority: int | None = None,
     backoff: str | None = None,
     id: str = "",
+    task: str = "",
 ) -> NewJob:
     """Return the job that carries an action: its task is the action's type, its only argument the envelope."""
     tier = action.tier if action.tier in TIERS else None
@@ -75,7 +77,7 @@ def job_of(
             f"action {action.action_type!r} takes {len(body):,} bytes, the limit is {codec.MAX_PAYLOAD:,}",
             hint="Store the data elsewhere and send its location.",
         )
-    template = _template(action.action_type, first, retries, expires_ms, tier, backoff)
+    template = _template(task or action.action_type, first, retries, expires_ms, tier, backoff)
     return NewJob(id or job_id(action.action_id), first, template, body)
 
 
@@ -106,16 +108,24 @@ def reply(name: str, action: DomainAction, response: DomainActionResponse, deadl
     )
 
 
-def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries: int, owner: str) -> Program[str]:
+def event_task(callbacks: QueueName) -> str:
+    """Return the task of callbacks on the queue of an event that have no type of their own: `query.rag_results`."""
+    return callbacks.detail.replace(":", ".")
+
+
+def call_back(
+    text: str, asked: DomainAction, callback: DomainAction, *, retries: int, target: QueueName
+) -> Program[str]:
     """Call back, once for each action and outcome: to a queue of workers, or to the temporary one of a task.
 
-    `owner` is the service of that queue.
+    `target` is that queue.
     """
     # A dead action that is retried may still succeed: then that is sent too, each outcome once.
     once = f"{job_id(asked.action_id)}-{'done' if callback.data.get('success', True) else 'failed'}"
     native = yield (b"HEXISTS", keys.QUEUES, text)
     if native:
-        [made] = yield from programs.enqueue(text, [job_of(callback, retries=retries, id=once)])
+        task = "" if asked.callback_action_type else event_task(target)
+        [made] = yield from programs.enqueue(text, [job_of(callback, retries=retries, id=once, task=task)])
         return "sent" if made.created else "again"
     [known] = yield from registry.describe([text])
     ttl_ms = (known.ttl_ms if known else 0) or round(registry.TTL_S * 1000)
@@ -125,7 +135,7 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
         # The message cannot decide which task it belongs to. A list that existed is left unregistered: otherwise it
         # would be removed with everything that others put into it.
         kind, tier = QueueType.CALLBACKS.value, asked.tier or ""
-        yield from registry.register(text, kind, owner, task="", tier=tier, ttl_ms=ttl_ms)
+        yield from registry.register(text, kind, target.service, task="", tier=tier, ttl_ms=ttl_ms)
     else:
         yield from registry.touch([text])
     yield from wake(text)

@@ -75,3 +75,31 @@ async def test_what_is_no_action_is_a_dead_letter_and_stops_nothing(
     await until(lambda: found == ["a1"])
     await until(lambda: raw.zcard(f"{{{QUEUE}}}:dead_letter") == 3)
     assert not raw.exists(QUEUE)
+
+
+async def test_a_callback_without_a_type_is_handled_by_its_event(
+    make_service: Callable[..., Service], serve: Any, raw: redis.Redis
+) -> None:
+    """The document's action names the queue and the correlation id in its data, and no type of the callback."""
+    queue = "nooble4:dev:execution_service:tenant_abc:session_123:callbacks:query:rag_results"
+    execution = make_service("execution_service:tenant_abc:session_123")
+    query = make_service("query")
+    found: list[tuple[str, str]] = []
+
+    @execution.on_callback("query", "query.rag.completed", event="rag_results")
+    async def rag_results(action: DomainAction) -> None:
+        found.append((action.action_type, action.correlation or ""))
+
+    @query.on_action("query.search")
+    async def search(action: DomainAction) -> dict[str, Any]:
+        return {"results": []}
+
+    await serve(execution, query)
+    data = {"callback_queue_name": queue, "correlation_id": "corr123"}
+    raw.rpush("nooble4:dev:query:actions", action("a1", action_type="query.search", data=data))
+    await until(lambda: found == [("query.search.completed", "corr123")])
+    # A service that does not use qdeck calls back by a list.
+    raw.rpush(queue, action("a2", action_type="query.results", data={"correlation_id": "corr124"}))
+    raw.rpush(queue, action("a3", action_type="query.rag.completed", data={"correlation_id": "corr125"}))
+    await until(lambda: found[1:] == [("query.results", "corr124"), ("query.rag.completed", "corr125")])
+    assert not raw.exists(queue)
