@@ -73,7 +73,7 @@ _COLUMNS = (
     TextColumn("counts", most=60),
     TextColumn("result"),
     TextColumn("where", most=60),
-    TextColumn("batch", most=40),
+    TextColumn("batch", most=None),
 )
 
 

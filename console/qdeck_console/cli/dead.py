@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -32,6 +33,7 @@ kind_option = click.option(
     "--kind", type=click.Choice(_KINDS), metavar="KIND",
     help=f"Only dead letters of VMPooler of this kind: {', '.join(_KINDS)}.",
 )  # fmt: skip
+_SIGNS = re.compile(r'["*\\]')  # that mean something between quotes in a filter
 _TEXT = 200  # characters of a message or a payload in a cell
 
 
@@ -85,7 +87,7 @@ def list_dead(
 
 _COLUMNS = (
     TextColumn("queue", most=60),
-    TextColumn("id", most=40),
+    TextColumn("id", most=None),
     TextColumn("task", most=40),
     TextColumn("attempts", right=True),
     TextColumn("died", right=True),
@@ -174,6 +176,11 @@ def discard(queue: str | None, kind: str | None, where: str, **options: Any) -> 
     act("discard", queue, where=_of_kind(where, kind), states=states, **options)
 
 
+def _quoted(text: str) -> str:
+    """Return a text as a filter has it, whatever signs are in it."""
+    return '"' + _SIGNS.sub(lambda sign: "\\" + sign[0], text) + '"'
+
+
 @dead.command("export", cls=CliCommand, examples=("qdeck dead export --where 'error:Timeout*' > dead.jsonl",))
 @click.argument(
     "queue", shell_complete=suggesting("queues"), required=False, help="Only this queue. Default: all queues."
@@ -191,14 +198,14 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
     """
     where = _of_kind(where, kind)
     given = settings()
-    wanted = where
-    if ids:
-        wanted = f"id:{','.join(ids)}" + (f" ({where})" if where else "")
     from qdeck.admin import unread_words
 
     unread: list[str] = []
     with given.reader() as reader:
-        queues, wanted = reader.narrowed(queue, wanted)
+        queues, wanted = reader.narrowed(queue, where)
+        if ids:
+            whole = ",".join(map(_quoted, reader.full_ids(queues, ids)))
+            wanted = f"id:{whole}" + (f" ({wanted})" if wanted else "")
         for record in reader.dead_letters(queues, where=wanted, unread=None if queues else unread):
             found = reader.job(record.ref, record.handle)
             write_text(dumps(documents.whole_letter(found, record)) + "\n")

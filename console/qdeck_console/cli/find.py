@@ -42,7 +42,7 @@ def find(ctx: click.Context, job_id: str, limit: int | None) -> None:
         write_json([documents.found(place) for place in places])
     else:
         columns = [TextColumn("queue", most=200), TextColumn("state"), TextColumn("adapter")]
-        columns += [TextColumn("id", most=128), TextColumn("found by")]
+        columns += [TextColumn("id", most=None), TextColumn("found by")]
         rows = [[reader.label(one.ref), one.state, one.adapter, one.id, one.match.replace("_", " ")] for one in places]
         by_id = all(one.match == "id" for one in places)  # then the last column says nothing
         table(columns[:-1] if by_id else columns, (row[:-1] if by_id else row for row in rows))

@@ -10,7 +10,7 @@ import click
 from qdeck.admin import byte_size, local_time
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, command, settings, suggesting
-from qdeck_console.cli.operate import named_queue
+from qdeck_console.cli.operate import one_job
 from qdeck_console.cli.output import (
     age,
     dumps,
@@ -35,7 +35,7 @@ def show_job(queue: str, job_id: str) -> None:
     """Show one job: payload, history, error, dependencies, dependents, result and log."""
     given = settings()
     with given.reader() as reader:
-        record = reader.job(named_queue(reader, queue), job_id)
+        record = reader.job(*one_job(reader, queue, job_id))
     if given.as_json:
         write_json(documents.detail(record))
     else:
@@ -110,7 +110,7 @@ def edit(queue: str, job_id: str, payload: Any, reason: str) -> None:
     given = settings()
     ctx = click.get_current_context()
     with given.writer() as writer:
-        draft = writer.draft(named_queue(writer, queue), job_id)
+        draft = writer.draft(*one_job(writer, queue, job_id))
         if payload is not None:
             text: str | bytes | None = payload.read()
         else:

@@ -91,7 +91,7 @@ class Cut:
 
 
 _COLUMNS: Final = (
-    TextColumn("id", most=40),
+    TextColumn("id", most=None),
     TextColumn("state"),
     TextColumn("task", most=40),
     TextColumn("prio", right=True),

@@ -91,9 +91,10 @@ def _check_states(ctx: click.Context, param: click.Parameter, value: tuple[str, 
     return value
 
 
-def named_queue(client: Reader, queue: str) -> str:
-    """Return the queue of a name or of a key, for a command about one job."""
-    return next(iter(client.narrowed(queue)[0]), queue)
+def one_job(client: Reader, queue: str, job_id: str) -> tuple[str, str]:
+    """Return the queue and the id for a command about one job: the key of a system and short forms are accepted."""
+    name = next(iter(client.narrowed(queue)[0]), queue)
+    return name, client.full_ids(name, [job_id])[0]
 
 
 def own_states(states: Sequence[str]) -> Sequence[str] | None:
@@ -164,8 +165,9 @@ def act(
     with given.writer() if is_told else given.reader() as client:
         if plan_ref is None:
             queues, where = client.narrowed(queue, in_states(where, states))
+            known = client.full_ids(queues, ids) if ids else ()
             plan = client.plan(
-                verb, queues, where=where, ids=ids, state=own_states(states), reason=reason,
+                verb, queues, where=where, ids=known, state=own_states(states), reason=reason,
                 path=None if path is None else Path(path), progress=plans.Progress() if sys.stderr.isatty() else None,
                 **options,
             )  # fmt: skip

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _UNREAD_LINES: Final = 20
 _UNREAD_CHARS: Final = 400
 _SKIP_LINES: Final = 20
+_WIDEST: Final = 200  # cells of a column: a longer id moves the rest of its own row
 _LOOKAHEAD: Final = 200  # rows that decide the widths of the columns
 
 
@@ -159,18 +160,18 @@ def _width(text: str) -> int:
 
 
 class TextColumn(NamedTuple):
-    """A column of a table: title, alignment and greatest width."""
+    """A column of a table: title, alignment and greatest width; None for ids, which nothing cuts."""
 
     title: str
     right: bool = False
-    most: int = 60
+    most: int | None = 60
 
 
 def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> int:
     """Write rows in aligned columns as they come; return how many there were."""
     items = iter(rows)
     first = [_cells(columns, row) for row in islice(items, _LOOKAHEAD)]
-    widths = [max([_width(c.title), *(_width(row[i]) for row in first)]) for i, c in enumerate(columns)]
+    widths = [max([_width(c.title), *(min(_width(row[i]), _WIDEST) for row in first)]) for i, c in enumerate(columns)]
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if first:
         titles = _aligned(columns, widths, [column.title for column in columns], room)
@@ -186,8 +187,8 @@ def _cells(columns: Sequence[TextColumn], row: Sequence[str]) -> list[str]:
     return [_cut(safe(cell), column.most) for column, cell in zip(columns, row, strict=True)]
 
 
-def _cut(text: str, most: int) -> str:
-    return text if _width(text) <= most else text[: most - 1] + "…"
+def _cut(text: str, most: int | None) -> str:
+    return text if most is None or _width(text) <= most else text[: most - 1] + "…"
 
 
 def _aligned(columns: Sequence[TextColumn], widths: Sequence[int], row: Sequence[str], room: int | None) -> str:
@@ -196,7 +197,10 @@ def _aligned(columns: Sequence[TextColumn], widths: Sequence[int], row: Sequence
         gap = " " * max(0, width - _width(cell))
         padded.append(gap + cell if column.right else cell + gap)
     text = "  ".join(padded).rstrip()
-    return text if room is None else _cut(text, room)
+    if room is None:
+        return text
+    last = max((at + 1 for at, column in enumerate(columns) if column.most is None), default=0)
+    return _cut(text, max(room, _width("  ".join(padded[:last]).rstrip()) + 2))
 
 
 def write_with_entries(facts: dict[str, Any], entries: Iterable[Any]) -> None:

@@ -164,14 +164,14 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
     ):  # what a verb does depends on the entry
         columns = [
             TextColumn("queue", most=60),
-            TextColumn("id", most=60),
+            TextColumn("id", most=None),
             TextColumn("state"),
             TextColumn("change", most=100),
         ]
         table(columns, ([plan.label(e.ref), e.id, e.state, e.reason] for e in islice(plan.entries(), SHOWN)))
     else:
         table(
-            [TextColumn("id", most=128), TextColumn("state")], ([e.id, e.state] for e in islice(plan.entries(), SHOWN))
+            [TextColumn("id", most=None), TextColumn("state")], ([e.id, e.state] for e in islice(plan.entries(), SHOWN))
         )
     if plan.count > SHOWN:
         line(f"and {plan.count - SHOWN:,} more (--json lists all)")

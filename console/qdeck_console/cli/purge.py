@@ -114,7 +114,7 @@ def _print_plan(plan: Plan) -> None:
     line()
     columns = [
         TextColumn("queue", most=60),
-        TextColumn("id", most=40),
+        TextColumn("id", most=None),
         TextColumn("verb"),
         TextColumn("age", right=True),
     ]

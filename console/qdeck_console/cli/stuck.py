@@ -58,7 +58,7 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
 
 _COLUMNS = (
     TextColumn("queue", most=60),
-    TextColumn("id", most=40),
+    TextColumn("id", most=None),
     TextColumn("reason"),
     TextColumn("stuck for", right=True),
     TextColumn("worker", most=40),

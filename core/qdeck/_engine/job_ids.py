@@ -13,6 +13,7 @@ from qdeck._errors import InvalidOption
 
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _VALID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_MADE: Final = re.compile(r"[0-9a-f]{13}[0-9a-z]{7}")
 
 
 class _IdMaker:
@@ -33,6 +34,11 @@ class _IdMaker:
 
 
 _maker = _IdMaker()
+
+
+def is_made(text: str) -> bool:
+    """Return whether a text has the form of the ids that `new_id` makes."""
+    return _MADE.fullmatch(text) is not None
 
 
 def new_id() -> str:

@@ -47,6 +47,16 @@ class Plans(Client):
         return ((f"{adapter}/{name}",) if name else ()), " ".join(part for part in parts if part.strip())
 
     @reads
+    def full_ids(self, queues: Queues, ids: Sequence[str]) -> Program[tuple[str, ...]]:
+        """Return the ids that short forms stand for: the beginning of one, one with `…`, or the name of a job.
+
+        One that names no job is returned as it is; raise for one that names several.
+        """
+        from qdeck._operations import short_ids
+
+        return short_ids.full_ids(self.adapters, names(queues), ids)
+
+    @reads
     def activity(self, since_ms: int | None = None) -> Program[list[Activity]]:
         """Return the log of operations, oldest first, with those that are running or were interrupted."""
         from qdeck._operations import activity, interrupted

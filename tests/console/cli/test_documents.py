@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -197,3 +199,35 @@ def test_a_filter_for_a_state_is_enough_to_bury_jobs_that_are_not_stuck(
     ran = qdeck("bury", "centos-7", "--where", "state:delayed", "--dry-run", "--json")
     assert [entry["id"] for entry in ran.json["entries"]] == ["pend1"]
     assert qdeck("bury", "centos-7", "--dry-run", "--json").json["entries"] == []
+
+
+def test_commands_never_cut_an_id(raw: redis.Redis, qdeck: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where the terminal is too narrow for it."""
+    waits, failed = task(raw, "CloneUrl(1001)", module="a" * 60), failed_task(raw, "CloneUrl(1002)", 60)
+    raw.zrem("ifdb:task_queue", waits)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((60, 24)))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    for words, wanted in (
+        (("jobs", "ifdb"), waits), (("stuck",), waits), (("dead",), failed), (("find", "CloneUrl(1002)"), failed),
+        (("dead", "discard", "ifdb", "--dry-run"), failed),
+    ):  # fmt: skip
+        assert wanted in qdeck(*words).out, words
+
+
+def test_short_forms_of_ids_are_accepted(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    """The name of a task, the beginning of an id, and one that the console cut in the middle."""
+    waits, failed = task(raw, "CloneUrl(1001)"), failed_task(raw, "CloneUrl(1002)", 60)
+    for short, wanted in (
+        ("CloneUrl(1001)", waits), (waits[:18], waits), (f"{failed[:13]}…{failed[-8:]}", failed), (failed, failed),
+    ):  # fmt: skip
+        assert qdeck("job", "ifdb", short, "--json").json["id"] == wanted
+        plan = qdeck("jobs", "discard", "ifdb", "--id", short, "--dry-run", "--json").json
+        assert [entry["id"] for entry in plan["entries"]] == [wanted]
+    assert [json.loads(qdeck("dead", "export", "ifdb", "--id", "CloneUrl(1002)").out)["id"]] == [failed]
+    ran = qdeck("job", "ifdb", "CloneUrl")
+    assert (ran.code, "'CloneUrl' names 2 jobs" in ran.err, waits in ran.err) == (64, True, True)
+    ran = qdeck("jobs", "discard", "ifdb", "--id", "CloneUrl", "--yes")
+    assert (ran.code, raw.hlen("ifdb:task_data")) == (64, 2)
+    made = qdeck("enqueue", "shop:mail:actions", "t", "--json").json["id"]
+    assert qdeck("job", "shop:mail:actions", made[:15], "--json").json["id"] == made
+    assert "no job" in qdeck("job", "shop:mail:actions", "nosuch").err
