@@ -45,8 +45,8 @@ class Enqueued(str):
 
     @property
     def pending(self) -> bool:
-        """Whether it has not run yet: it runs at once, later, or after another."""
-        return self.state in ("ready", "delayed", "blocked")
+        """Whether it has not ended: it runs now, later, or after another."""
+        return self.state in ("ready", "delayed", "blocked", "running")
 
     @property
     def success(self) -> bool:

@@ -41,6 +41,7 @@ URL: Final = "redis://localhost:6379/0"
 PRIORITY: Final = 100
 RETRIES: Final = 3
 RETRY_MINUTES: Final = 2000
+MOST_NAME: Final = 200  # characters
 KEEP_DONE: Final = timedelta(days=14)  # as long as TaskQueueCleanup kept successful tasks
 KEEP_DONE_MOST: Final = 10_000
 _NO_ARGUMENTS: Final = b"[[],{}]"
@@ -86,7 +87,7 @@ class TaskQueue:
         job = job._replace(due_ms=_due(scheduled_time), after=_refs(dependency))
         if cron:
             return self._repeat(job, name, cron)
-        made = self.app.client.run(_enqueue(self.app.queue, job, name))
+        made = self.app.client.run(_enqueue(self.app.queue, job, name and _shortened(name)))
         return Enqueued(self.app, made.id, name or _task_of(job), made.created)
 
     def enqueue_or_get(self, func: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> Enqueued:
@@ -99,8 +100,8 @@ class TaskQueue:
         when = {key: options.pop(key, None) for key in ("dependency", "scheduled_time")}
         options.pop("cron", None)
         job = self._job(func, args, options, name, **given)
-        job = job._replace(due_ms=_due(when["scheduled_time"]), after=_refs(when["dependency"]), unique=name)
-        made = self.app.client.run(_enqueue_or_get(self.app.queue, job))
+        job = job._replace(due_ms=_due(when["scheduled_time"]), after=_refs(when["dependency"]))
+        made = self.app.client.run(_enqueue_or_get(self.app.queue, job._replace(unique=_shortened(name))))
         return Enqueued(self.app, made.id, name, made.created)
 
     def worker(
@@ -141,15 +142,20 @@ class TaskQueue:
         task = read_task_name(check_function(func))
         fixed = {"backoff": "fixed", "retry_delay": _minutes(retry_minutes), "max_delay": _minutes(retry_minutes)}
         options = read_options(fixed | {"retries": retries}, Options(queue=self.app.queue))
+        handler = None if onfail is None else read_task_name(check_function(onfail))
+        place = read_priority("priority", priority)
         head = codec.JobHead(
             enqueued_ms=0,
-            priority=read_priority("priority", priority),
+            priority=place,
             retries=options.retries,
             task=task,
-            name=None if name is None else read_job_name(name),
+            name=None if name is None else read_job_name(_shortened(name)),
             unique=name is not None,
             backoff=options.backoff_text(),
-            on_failure=None if onfail is None else read_task_name(check_function(onfail)),
+            on_failure=handler,
+            handler_template=None
+            if handler is None
+            else f"{place} 0 {handler}",  # errors of a handler were only logged
         )
         body = codec.encode_call(task, args, kwargs, self.app.max_payload)
         return transitions.NewJob(new_id(), head.priority, head.template(), body)
@@ -176,6 +182,13 @@ class TaskQueue:
         return Enqueued(self.app, made.id, label, made.created)
 
 
+def _shortened(name: str) -> str:
+    """Return a name that a job can have: IFDB's had up to 255 characters."""
+    if not isinstance(name, str) or len(name) <= MOST_NAME:
+        return name
+    return f"{name[: MOST_NAME - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
 def _enqueue(queue: str, job: NewJob, name: str | None) -> Program[EnqueueResult]:
     """Enqueue the job; `EnqueueOrGet` finds it by its name, unless there is an earlier one."""
     if name is not None:
@@ -183,10 +196,19 @@ def _enqueue(queue: str, job: NewJob, name: str | None) -> Program[EnqueueResult
         if made.id == job.id:
             return made
     [made] = yield from programs.enqueue(queue, [job._replace(template=_without_name_held(job.template), unique="")])
+    if name is not None:
+        yield from _pass_name(queue, name, job.id)
     return made
 
 
+def _pass_name(queue: str, name: str, job_id: str = "") -> Program[None]:
+    """Give a name whose holder has ended to the next job that has it; with an id, add this one to those that wait."""
+    names = keys.key(queue, "unique").removesuffix(b"unique") + b"names"
+    yield from programs.run_on_queue(scripts.load("compat/names"), queue, [0, name, job_id], [names])
+
+
 def _enqueue_or_get(queue: str, job: NewJob) -> Program[EnqueueResult]:
+    yield from _pass_name(queue, job.unique)
     [made] = yield from programs.enqueue(queue, [job])
     if made.id != job.id:
         script = scripts.load("compat/urge")

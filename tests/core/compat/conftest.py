@@ -21,6 +21,7 @@ def site(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ifdb.TaskQueue]:
     monkeypatch.setattr(ifdb.task_queue, "_app", None)
     site_tasks.CALLS.clear()
     site_tasks.MENDED.clear()
+    site_tasks.HELD.clear()
     yield ifdb.task_queue
     ifdb.task_queue.app.close()
 

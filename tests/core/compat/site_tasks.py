@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from os import system  # noqa: F401 - a name that no payload may reach
 from typing import Any
 
 CALLS: list[tuple[Any, ...]] = []
 MENDED: set[int] = set()
+HELD = threading.Event()
 
 
 def CloneFile(url_id: int, **options: Any) -> None:  # noqa: N802 - the name that callers have
@@ -40,6 +42,18 @@ def Breaks(url_id: int) -> None:  # noqa: N802 - the same
 def MarkBroken(task: Any, context: dict[str, Any]) -> None:  # noqa: N802 - the same
     """What IFDB's own does: it reads the arguments of the call that failed."""
     CALLS.append(("MarkBroken", context["argv"][0], context, task.name, task.id, task.fail))
+
+
+def BrokenHandler(task: Any, context: dict[str, Any]) -> None:  # noqa: N802 - the same
+    """Fail as the task did."""
+    CALLS.append(("BrokenHandler", task.name))
+    raise KeyError("argv")
+
+
+def Holds(url_id: int) -> None:  # noqa: N802 - the same
+    """Run until it is let go."""
+    CALLS.append(("Holds", url_id))
+    HELD.wait(30)
 
 
 async def Later(what: str) -> None:  # noqa: N802 - the same

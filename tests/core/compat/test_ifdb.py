@@ -11,7 +11,19 @@ import pytest
 
 import qdeck
 from core.compat import site_tasks
-from core.compat.site_tasks import CALLS, Breaks, CloneFile, FetchFeeds, ImportGames, Later, MarkBroken, RecodeGame
+from core.compat.site_tasks import (
+    CALLS,
+    HELD,
+    Breaks,
+    BrokenHandler,
+    CloneFile,
+    FetchFeeds,
+    Holds,
+    ImportGames,
+    Later,
+    MarkBroken,
+    RecodeGame,
+)
 from qdeck import Task
 from qdeck._engine import codec
 from qdeck._schedules import store
@@ -140,6 +152,33 @@ def test_order_is_priority_then_first_come(work: Callable[..., Beside]) -> None:
     assert [call[1] for call in CALLS] == [2, 1, 3, 0]
 
 
+def test_a_task_that_runs_is_pending(work: Callable[..., Beside]) -> None:
+    task = Enqueue(Holds, 1)
+    work()
+    wait_until(lambda: task.state == "running")
+    assert task.pending
+    HELD.set()
+    wait_until(lambda: task.success)
+    assert not task.pending
+
+
+def test_a_failure_handler_runs_once(work: Callable[..., Beside]) -> None:
+    """As IFDB's, whose errors were only logged."""
+    Enqueue(Breaks, 7, retries=0, onfail=BrokenHandler)
+    work()
+    with Writer(str(task_queue.app.endpoint.url)) as writer:
+        wait_until(lambda: len(list(writer.jobs(ifdb.QUEUE, state="dead"))) == 2)
+        assert list(writer.jobs(ifdb.QUEUE, state=["ready", "delayed", "running"])) == []
+    assert [call[0] for call in CALLS] == ["Breaks", "BrokenHandler"]
+
+
+def test_a_name_may_have_255_characters(work: Callable[..., Beside]) -> None:
+    long = "CloneUrl(" + 245 * "9" + ")"
+    first = EnqueueOrGet(RecodeGame, 1, name=long)
+    assert (first.name, EnqueueOrGet(RecodeGame, 1, name=long)) == (long, first)
+    assert EnqueueOrGet(RecodeGame, 1, name=long[:-2] + "8)") != first
+
+
 def test_one_at_a_time(work: Callable[..., Beside]) -> None:
     assert work().worker.concurrency == 1
 
@@ -202,6 +241,24 @@ def test_get_makes_a_new_one_when_the_old_one_has_ended(work: Callable[..., Besi
     second = EnqueueOrGet(RecodeGame, 1, name="r")
     assert second.created
     wait_until(lambda: len(CALLS) == 2)
+
+
+def test_get_finds_every_pending_task_of_a_name(work: Callable[..., Beside]) -> None:
+    """Also when the one that had the name first has ended: another one made a second task beside it."""
+    first = Enqueue(RecodeGame, 1, name="r")
+    later = [
+        Enqueue(CloneFile, number, name="r", scheduled_time=datetime.now(UTC) + timedelta(hours=number))
+        for number in (1, 2)
+    ]
+    assert EnqueueOrGet(RecodeGame, 1, name="r") == first
+    work()
+    wait_until(lambda: first.success)
+    assert (EnqueueOrGet(RecodeGame, 1, name="r", priority=5), len(CALLS)) == (later[0], 1)
+    with Writer(str(task_queue.app.endpoint.url)) as writer:
+        writer.apply(writer.plan("discard", ifdb.QUEUE, ids=[later[0]]))
+        assert EnqueueOrGet(RecodeGame, 1, name="r") == later[1]
+        writer.apply(writer.plan("discard", ifdb.QUEUE, ids=[later[1]]))
+    assert EnqueueOrGet(RecodeGame, 1, name="r").created
 
 
 def test_enqueue_does_not_look_at_names(raw: Any) -> None:
