@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from qdeck._engine.transitions import EnqueueResult, NewJob
     from qdeck._redis.commands import Program
+    from qdeck.compat._ifdb_document import DocumentKeys
 
 __all__ = ["Enqueue", "EnqueueOrGet", "Enqueued", "TaskQueue", "TaskRecord", "Worker", "task_queue"]
 
@@ -51,6 +52,9 @@ KEEP_FAILED: Final = timedelta(days=3650)  # failed tasks were never removed aut
 class TaskQueue:
     """One queue of tasks. Making one does not connect; the URL is read at first use."""
 
+    task_queue_key: Final = "ifdb:task_queue"
+    task_data_key: Final = "ifdb:task_data"
+
     def __init__(
         self, url: str | None = None, *, queue: str = QUEUE, modules: Iterable[str | ModuleType] | None = None
     ) -> None:
@@ -66,6 +70,13 @@ class TaskQueue:
         if self._app is None:
             self._app = App(self._url or _server_url(), queue=self._queue)
         return self._app
+
+    @property
+    def redis_client(self) -> DocumentKeys:
+        """The keys of IFDB's migration plan, for the commands of that plan, as if the tasks were under them."""
+        from qdeck.compat._ifdb_document import DocumentKeys
+
+        return DocumentKeys(self)
 
     def enqueue(
         self,
@@ -303,8 +314,8 @@ def _modules(given: Iterable[str | ModuleType] | None) -> list[ModuleType]:
             raise UsageError(f"there is no module {module!r}", hint=f"{error}; check sys.path.") from error
     if not found:
         raise UsageError(
-            "the worker was given no modules to run tasks from",
-            hint='Worker(modules=["games.tasks.uploads"]), or the setting (or variable) QDECK_TASK_MODULES.',
+            "QDECK_TASK_MODULES is not set: the worker was given no modules to run tasks from",
+            hint='Set it in Django\'s settings or in the environment, or call Worker(modules=["games.tasks.uploads"]).',
         )
     return found
 
