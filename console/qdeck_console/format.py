@@ -115,11 +115,16 @@ _SHORT: Final = 2  # cells of a last part that is too short to identify the name
 
 
 def path(parts: Sequence[str], cells: int, role: str) -> list[Piece]:
-    """Return a name of several parts; a long one loses its middle parts, then the middle of its last part."""
+    """Return a name of several parts; a long one loses its middle parts, then its first ones, then the middle of its
+    last part.
+    """
     shown = list(parts)
 
+    def excess_of(some: Sequence[str]) -> int:
+        return sum(map(width, some)) + len(_ARROW) * (len(some) - 1) - cells
+
     def excess() -> int:
-        return sum(map(width, shown)) + len(_ARROW) * (len(shown) - 1) - cells
+        return excess_of(shown)
 
     if excess() > 0 and len(shown) > 2 and width(shown[-1]) <= _SHORT:
         shown = [*shown[:-2], _ARROW.join(shown[-2:])]  # a name that ends in a star differs in the part before it
@@ -130,6 +135,10 @@ def path(parts: Sequence[str], cells: int, role: str) -> list[Piece]:
         while excess() > 0 and middle:
             middle.pop(0)
             shown = [shown[0], "…", *middle, shown[-1]]
+    if excess() > 0 and len(parts) > 1 and width(parts[-1]) > _SHORT:
+        # Without a sign that parts are missing, it would be the name of another queue.
+        ends = [["…", *parts[-count:]] for count in (2, 1) if count < len(parts)]
+        shown = next((end for end in ends if excess_of(end) <= 0), shown)
     if excess() > 0:
         room = width(shown[-1]) - excess()
         if room < 8:  # too little to distinguish two names: show the last part alone

@@ -129,8 +129,17 @@ def test_names_lose_their_middle_first() -> None:
     assert shown(60) == "ingestion ▸ documents ▸ premium ▸ task_987efg"
     assert shown(40) == "ingestion ▸ … ▸ premium ▸ task_987efg"
     assert shown(27) == "ingestion ▸ … ▸ task_987efg"
-    assert shown(25) == "ingestion ▸ … ▸ task…7efg"
+    assert shown(25) == "… ▸ premium ▸ task_987efg"
+    assert shown(24) == "… ▸ task_987efg"
     assert shown(12) == "task_987efg"
+
+
+@pytest.mark.parametrize("cells", [16, 20, 24, 28, 32])
+def test_a_short_name_is_not_that_of_another_queue(cells: int) -> None:
+    def shown(name: str) -> str:
+        return "".join(text for text, _ in path(name.split(":"), cells, "text"))
+
+    assert shown("embedding") != shown("ingestion_service:callbacks:embedding")
 
 
 @pytest.mark.parametrize(
