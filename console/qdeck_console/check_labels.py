@@ -10,11 +10,18 @@ _LABELS: Final = {
     "late": "waiting too long",
     "readable": "queues that cannot be read",
     "unreadable": "values that cannot be read",
-    "workers": "without worker",
+    "workers": "queues without a worker",
     "eviction": "eviction policy",
     "saving": "saving to disk",
     "loading": "data loaded",
 }
+
+_OF_DOCTOR: Final = {"looking": "read commands", "changing": "write commands", "abilities": "summary"}
+
+
+def doctor_label(name: str) -> str:
+    """Return the label of a check of `qdeck doctor`, by its name in JSON."""
+    return _OF_DOCTOR.get(name, name.replace("_", " "))
 
 
 def check_label(name: str) -> str:

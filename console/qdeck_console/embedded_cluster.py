@@ -72,7 +72,7 @@ class EmbeddedCluster(Generic[Made]):
         last_moment = time.monotonic() + _START_S
         while not all(self._knows_all(node) for node in self.nodes):
             if time.monotonic() > last_moment:
-                raise QdeckError(f"The embedded cluster was not complete in {_START_S:g} s")
+                raise QdeckError(f"The embedded cluster was not complete in {_START_S:g}s")
             time.sleep(_PAUSE_S)
 
     def stop(self) -> None:

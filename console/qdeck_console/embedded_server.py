@@ -189,7 +189,7 @@ class EmbeddedServer:
         _end_only_process(process)
         if code is not None and _PORT_TAKEN in log:
             return False
-        what = f"ended with code {code}" if code is not None else f"did not answer in {_START_S:g} s"
+        what = f"ended with code {code}" if code is not None else f"did not answer in {_START_S:g}s"
         raise QdeckError(f"The embedded server {what}: {log.strip()[-500:] or 'it wrote nothing'}")
 
     def _write_config(self) -> Path:

@@ -53,7 +53,7 @@ class Work:
             return f"{self.verb}: {self.done:,} of {self.total:,}, {self.waits}, esc cancels"
         passed = max(0.001, time.monotonic() - self.started)
         rate = self.done / passed
-        left = f", {(self.total - self.done) / rate:.0f} s left" if rate and self.done else ""
+        left = f", {(self.total - self.done) / rate:.0f}s left" if rate and self.done else ""
         return f"{self.verb}: {self.done:,} of {self.total:,}, {rate:,.0f}/s{left}, esc cancels"
 
 
@@ -193,9 +193,9 @@ class Operator:
             if work is not None:
                 work.asks = False
         if answer is None:
-            console.say("nothing was done", "muted", "")
+            console.say("nothing was changed", "muted", "")
         elif console.is_over:
-            console.say("nothing was done: the 30 minutes are over", "warn", "▲")
+            console.say("nothing was changed: the 30 minutes are over", "warn", "▲")
             return None
         return answer
 
@@ -294,7 +294,7 @@ class Operator:
         """Name a batch; asked for the same one again within a few seconds, undo it."""
         if batch.batch != self._named or time.monotonic() - self._named_at > AGAIN_S:
             self._named, self._named_at = batch.batch, time.monotonic()
-            self._console.say(f"u again undoes: {batch.name}", "strong", "◁")
+            self._console.say(f"press u again to undo: {batch.name}", "strong", "◁")
             return
         self._named = ""
         self.undo(batch)

@@ -70,7 +70,7 @@ class Writing:
         live = [row for row in others.values() if row.verb == "live"]
         given = await self._session.push_screen_wait(live_question(self._session, live))
         if given is None:
-            self._session.say("nothing was done", "muted", "")
+            self._session.say("nothing was changed", "muted", "")
             return
         await self._session.become(read_only=False, until=time.monotonic() + LIVE_S)
         self.tell(given[1])

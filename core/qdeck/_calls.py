@@ -153,7 +153,7 @@ def secure(calls: list[Call], jobs: list[Job]) -> Program[None]:
         hint = "The jobs will run; to be sure, enqueue them again with the same ids."
         if not short.found:
             hint = "Enqueue again with the same id: a failover lost jobs that were acknowledged just before."
-        raise NotDurable(f"not on {short.wanted} within {short.wanted.timeout:g} s: {short}", jobs=jobs, hint=hint)
+        raise NotDurable(f"not on {short.wanted} within {short.wanted.timeout:g}s: {short}", jobs=jobs, hint=hint)
 
 
 def _runs(calls: list[Call], order: list[int], *, linked: bool) -> list[list[int]]:

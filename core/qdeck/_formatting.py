@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -31,11 +32,17 @@ def iso(ms: int | None) -> str | None:
         return None
 
 
-def local_time(ms: int | None) -> str:
-    """Return a moment for people, in the local time zone: `2026-11-18 14:05:06 CET`; `-` for none."""
+def local_time(ms: int | None, zone: str = "") -> str:
+    """Return a moment for people, in a time zone or else the local one: `2026-11-18 14:05:06 CET`; `-` for none."""
     if ms is None or iso(ms) is None:
         return "-"
-    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(ms / 1000))
+    form = "%Y-%m-%d %H:%M:%S %Z"
+    if zone:
+        from zoneinfo import ZoneInfo  # of no use to most commands
+
+        with contextlib.suppress(KeyError, ValueError, OSError):  # a zone that this machine does not have
+            return datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)).strftime(form)
+    return time.strftime(form, time.localtime(ms / 1000))
 
 
 def duration(ms: float, *, fine: bool = False) -> str:

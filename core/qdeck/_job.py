@@ -132,7 +132,7 @@ class _Wait:
     def pause(self) -> float:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise ResultTimeout(f"job {self.job.id} did not end within {self.timeout} s", hint="It continues to run.")
+            raise ResultTimeout(f"job {self.job.id} did not end within {self.timeout:g}s", hint="It continues to run.")
         pause, self._pause = min(self._pause, left), min(self._pause * 1.5, _LONGEST_PAUSE)
         return pause
 

@@ -208,7 +208,7 @@ async def test_the_console(qdeck: Callable[..., Ran], url: str, yard: Yard, term
             if was_killed:
                 await until(pilot, f"interrupted: discard of {count:,} of {JOBS:,} jobs")
                 await pilot.press("u")
-                await until(pilot, "u again undoes")
+                await until(pilot, "press u again to undo")
                 await pilot.press("u")
                 await until(pilot, "undone: interrupted discard")
             else:

@@ -156,7 +156,7 @@ def asks_or_says(app: ConsoleApp, told: str) -> bool:
 
 async def undo(pilot: Pilot[int]) -> None:
     await pilot.press("u")
-    await until(pilot, "u again undoes")
+    await until(pilot, "press u again to undo")
     await pilot.press("u")
     await until(pilot, "undone: ")
 
@@ -205,7 +205,7 @@ async def test_what_its_system_may_do_to_it_afterwards_is_told(url: str, raw: re
         await until(pilot, "workers drop a job")
         await until(pilot, "QUEUED or RETRYING")
         await pilot.press("escape")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         await pilot.press("tab", "r")
         await until(pilot, "Retry 1 job ")
         await until(pilot, "workers drop a job")

@@ -125,7 +125,7 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
         await until(pilot, "a reason is required")
         await pilot.press("enter", *"INC-7", "enter")
         await pilot.press("enter")
-        await until(pilot, "min left")
+        await until(pilot, "m left")
         await until(pilot, lambda: not reads_only(app))
         said = await until_told(app, "live")
         assert (said.detail, said.reason) == ("prod-eu", "INC-7")
@@ -142,7 +142,7 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
         await pilot.press("x")
         await until(pilot, "not the name")
         await pilot.press("escape")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         app.context = replace(app.context, live_until=time.monotonic() - 1)
         await until(pilot, "READ-ONLY")
         assert reads_only(app)
@@ -150,7 +150,7 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
         await command(pilot, "live")
         await until(pilot, "type the name")
         await pilot.press("escape")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         assert reads_only(app)
 
 

@@ -194,7 +194,7 @@ def test_frozen_server_is_stopped_quickly(make_server: Callable[..., Server]) ->
     pid, started = server.pid, time.monotonic()
     server.stop()
     assert not alive(pid)
-    assert time.monotonic() - started < 4.5, "not by the last resort after 5 s"
+    assert time.monotonic() - started < 4.5, "not by the last resort after 5s"
 
 
 @pytest.mark.slow

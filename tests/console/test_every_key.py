@@ -56,7 +56,7 @@ DONE: Final = "u undoes it"
 
 async def undoes(walk: Walk) -> None:
     """Undo names the last batch first."""
-    await walk.key("u", "u again undoes")
+    await walk.key("u", "press u again to undo")
     await walk.key("u", "undone")
 
 
@@ -172,7 +172,7 @@ async def stuck(walk: Walk) -> None:
     await walk.pilot.press("tab", "enter")
     await until(walk.pilot, "1 requeued")
     assert walk.state_of(walk.scene.stuck) == "ready"
-    await walk.key("u", walk.screen.why_not("undo") or "u again undoes")
+    await walk.key("u", walk.screen.why_not("undo") or "press u again to undo")
     run(walk.url, transitions.poll(QUEUE, "gone-1", 1, free_slots=1, lease_ms=1))
     await until(walk.pilot, lambda: not isinstance(walk.view.row, GoneJob | None))  # what it was before is gone
     await walk.key("b", DONE)
@@ -323,7 +323,7 @@ async def a_redrive(walk: Walk) -> None:
     """A redrive's page: what went back can be taken back."""
     await walk.key("enter")
     assert walk.app.screen is walk.screen
-    await walk.key("u", walk.screen.why_not("undo") or "u again undoes")
+    await walk.key("u", walk.screen.why_not("undo") or "press u again to undo")
     await walk.key("escape", "it was cancelled")
 
 

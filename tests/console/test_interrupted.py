@@ -42,7 +42,7 @@ async def test_it_is_named_at_the_start_and_u_undoes_it(url: str, yard: Yard, ha
         await until(pilot, f"interrupted: discard of {gone:,} of {TOTAL:,} jobs")
         await until(pilot, "u undoes it")
         await pilot.press("u")
-        await until(pilot, f"u again undoes: interrupted discard of {gone:,} jobs")
+        await until(pilot, f"press u again to undo: interrupted discard of {gone:,} jobs")
         await pilot.press("u")
         await until(pilot, "undone: interrupted discard")
         assert len(yard.ids("dead")) == TOTAL

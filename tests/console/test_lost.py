@@ -53,7 +53,7 @@ def test_the_cause_is_told_in_few_words_and_never_cut_for_less() -> None:
     for cells in (60, 80, 99, 100, 120, 139, 140, 160):
         line = words(frame.verdict(lost, cells, now=5.0))
         assert len(line) == cells
-        assert "retrying in 3 s" in line
+        assert "retrying in 3s" in line
         assert "connection refused by h:6379" in line or cells < 80
         assert ("data from" in line) is (cells >= 120)
     long = FeedState(snapshot=snapshot, problem="x" * 90, kind="not allowed", retry_at=8.0, pause_s=4.0)

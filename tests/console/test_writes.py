@@ -97,7 +97,7 @@ async def test_all_entries_of_a_plan_are_written_or_none(url: str, tmp_path: Pat
                 app.screen.action_do("back")  # type: ignore[attr-defined]  # every screen of the console has it
 
         share = Share("done_too_old", "shop:mail:actions", "discard", count=COUNT)
-        app.open(EntriesScreen(Entries(told), share, "1 h"))
+        app.open(EntriesScreen(Entries(told), share, "1h"))
         await until(pilot, "in the order of the plan")
         await command(pilot, f"write {tmp_path}/plan.jsonl")
         await until(pilot, "cancelled: nothing was written")

@@ -33,6 +33,18 @@ def test_a_moment_that_no_calendar_has_is_a_dash() -> None:
 
 
 @pytest.mark.parametrize(
+    ("zone", "text"),
+    [
+        ("Europe/Madrid", "2026-12-01 02:00:00 CET"),
+        ("UTC", "2026-12-01 01:00:00 UTC"),
+        ("Mars/Olympus", local_time(1_796_086_800_000)),
+    ],
+)
+def test_a_time_has_the_zone_that_is_given(zone: str, text: str) -> None:
+    assert local_time(1_796_086_800_000, zone) == text
+
+
+@pytest.mark.parametrize(
     ("ms", "text"),
     [
         (0, "0s"),

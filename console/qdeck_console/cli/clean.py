@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qdeck.admin import byte_size, counted, iso, local_time
+from qdeck.admin import byte_size, counted, iso, local_time, threshold
 from qdeck_console import documents
 from qdeck_console.cli.asking import NOT_CHANGED, agrees
 from qdeck_console.cli.base import command, settings
@@ -17,29 +17,40 @@ if TYPE_CHECKING:
     from qdeck.messages import Cleaning, CleanReport
 
 
+class _WholeSeconds(click.IntRange):
+    """Seconds of an option; its error names the value and what to give."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the seconds."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is not a number of whole seconds. Give 0 or more.", param, ctx)
+
+
 @command("clean", examples=("qdeck clean order-1841 --dry-run", "qdeck clean --orphans --yes"))
 @click.argument("task_id", required=False, help="Task whose temporary queues are removed.")
 @click.option("--orphans", is_flag=True, help="Scan for unused queues that no task registered.")
 @click.option(
     "--idle",
-    type=click.FloatRange(min=0),
+    type=_WholeSeconds(min=0),
     metavar="SECONDS",
     help="Only queues unused for this long. Default: 60, with --orphans 86400.",
 )
 @click.option("--dry-run", is_flag=True, help="List the queues and remove none.")
 @click.option("--yes", is_flag=True, help="Remove the queues without asking.")
 @click.pass_context
-def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | None, dry_run: bool, yes: bool) -> None:
+def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: int | None, dry_run: bool, yes: bool) -> None:
     """Remove the temporary queues of a task, or orphaned ones.
 
     Lists the queues and asks. Without a terminal it needs --yes.
 
-    The idle queues of TASK_ID are removed, those in use are listed. A queue that a reader waits on is never removed,
-    nor one that was used within --idle seconds. Lists that other programs registered in task_queues:TASK_ID are
-    removed, too.
+    Removes the idle queues of TASK_ID and lists those in use. A queue with a waiting reader is never removed, and
+    neither is one that was used within --idle seconds. Lists that other programs registered in task_queues:TASK_ID
+    are removed, too.
 
     --orphans selects temporary queues of qdeck.messages that are not registered. Only with --adapter lists, it also
-    selects lists of other programs: those in a task_queues:TASK_ID without a time to live or with more than 24 hours,
+    selects lists of other programs: those in a task_queues:TASK_ID without a time to live or with more than 24hours,
     and those named like lists of tasks, or by the patterns of that adapter, whose task_queues:TASK_ID has expired or
     was never made.
 
@@ -62,7 +73,7 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
     ctx.exit(_code(report))
 
 
-def _run(task_id: str | None, idle: float | None, *, dry_run: bool) -> CleanReport:
+def _run(task_id: str | None, idle: int | None, *, dry_run: bool) -> CleanReport:
     given = settings()
     with given.reader() if dry_run else given.writer() as client:
         cleaning = _cleaning(task_id, idle, dry_run=dry_run)
@@ -74,14 +85,14 @@ def _code(report: CleanReport) -> int:
     return 1 if report.in_use or report.kept else 0
 
 
-def _show(report: CleanReport, task_id: str | None, idle: float | None) -> None:
+def _show(report: CleanReport, task_id: str | None, idle: int | None) -> None:
     if settings().as_json:
         write_json({"task": task_id, **_shape(report)})
     else:
         _print(report, task_id, idle)
 
 
-def _cleaning(task_id: str | None, idle: float | None, *, dry_run: bool) -> Cleaning:
+def _cleaning(task_id: str | None, idle: int | None, *, dry_run: bool) -> Cleaning:
     """What to clean. Without named adapters: what is registered, and the lists of a task."""
     from qdeck.messages import OrphanCleaning, TaskCleaning
 
@@ -90,14 +101,13 @@ def _cleaning(task_id: str | None, idle: float | None, *, dry_run: bool) -> Clea
     def is_meant(adapter: str) -> bool:
         return not named or adapter in named
 
-    idle_s = None if idle is None else round(idle)
     if task_id is None:
         own = settings().target().adapter_settings.get("lists")
         patterns = getattr(own, "patterns", ()) if named and is_meant("lists") else None
-        return OrphanCleaning(idle_s=86_400 if idle_s is None else idle_s, lists=patterns, dry_run=dry_run)
+        return OrphanCleaning(idle_s=86_400 if idle is None else idle, lists=patterns, dry_run=dry_run)
     return TaskCleaning(
         task_id, registered=is_meant("native"), lists=is_meant("lists"),
-        idle_s=60 if idle_s is None else idle_s, dry_run=dry_run,
+        idle_s=60 if idle is None else idle, dry_run=dry_run,
     )  # fmt: skip
 
 
@@ -134,7 +144,7 @@ def _shape(report: CleanReport) -> dict[str, Any]:
     }
 
 
-def _print(report: CleanReport, task_id: str | None, idle: float | None) -> None:
+def _print(report: CleanReport, task_id: str | None, idle: int | None) -> None:
     if task_id is not None and not report.samples:
         note(f"qdeck: task {task_id} has no temporary queues")
         return
@@ -146,14 +156,12 @@ def _print(report: CleanReport, task_id: str | None, idle: float | None) -> None
     verb = "would be removed" if report.dry_run else "removed"
     line(f"{report.removed:,} {verb}, {report.in_use:,} in use, {report.kept:,} kept; {byte_size(report.bytes)}")
     if recent := sum(one.outcome == "recent" for one in report.samples):
-        limit = f"{60 if idle is None else idle:g} s" if task_id is not None else "--idle seconds"
-        line(
-            f"{recent:,} of those kept were in use within the last {limit}; a smaller --idle removes them, --idle 0 all"
-        )
+        limit = threshold(idle if idle is not None else 60 if task_id is not None else 86_400)
+        line(f"{recent:,} of those kept were used within the last {limit}; a smaller --idle removes them, --idle 0 all")
     if report.undo_until_ms is not None:
         what = counted(report.undoable, "queue")
         line(f"qdeck undo {report.batch} restores {what} until {local_time(report.undo_until_ms)}")
     lost = report.removed - report.undoable
     if lost:
         what = "would not be" if report.dry_run else "were not"
-        line(f"{lost:,} {what} kept for undo: a list of more than 1 MiB is not, nor more than 64 MiB in all")
+        line(f"{lost:,} {what} kept for undo: only lists of up to 1 MiB are, and up to 64 MiB in total")

@@ -79,8 +79,8 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     Load it in ~/.bashrc or ~/.zshrc with `eval "$(qdeck completion bash)"`, in fish write it to
     ~/.config/fish/completions/qdeck.fish. Names of queues and ids of jobs are completed from the server
-    that QDECK_URL, the options or qdeck.toml name. A server that takes longer than 0.3 s is not waited for;
-    QDECK_COMPLETION_TIMEOUT has other seconds.
+    that QDECK_URL, the options or qdeck.toml name. A server that takes longer than 0.3s is not waited for;
+    QDECK_COMPLETION_TIMEOUT sets another limit, in seconds.
     """
     click.echo(_completer(ctx.find_root().command, shell).source(), nl=False)
 

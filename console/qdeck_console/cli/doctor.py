@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from qdeck_console.check_labels import doctor_label
 from qdeck_console.cli.base import command, read_only_hint, settings
 from qdeck_console.cli.output import line, safe, styled, write_json
 
@@ -45,6 +46,6 @@ def _shape(check: DoctorCheck) -> dict[str, Any]:
 
 def _print(check: DoctorCheck) -> None:
     sign, colour = _SIGNS[check.ok]
-    line(f"{styled(sign, fg=colour, bold=True)}  {check.name.replace('_', ' '):15} {safe(check.detail)}")
+    line(f"{styled(sign, fg=colour, bold=True)}  {doctor_label(check.name):15} {safe(check.detail)}")
     if check.hint and not check.ok:
         line(f"    {'':15} {styled(safe(check.hint), dim=True)}")

@@ -153,15 +153,15 @@ def edit(name: str, **options: Any) -> None:
 def remove(ctx: click.Context, name: str, yes: bool) -> None:
     """Remove a schedule.
 
-    It asks first: nothing undoes this. Its jobs stay. An application that declares it adds it again when a worker
-    starts.
+    It asks first, because this cannot be undone. Its jobs stay. If an application declares it, its workers add it
+    again when they start.
     """
     from qdeck_console.cli.asking import NOT_CHANGED, confirmed
 
     given = settings()
     with given.writer() as writer:
         row = _find(writer, name)
-        about = f"{name}: {row.cron} ({row.tz}) enqueues {row.task} to {row.queue}; nothing undoes its removal"
+        about = f"{name}: {row.cron} ({row.tz}) enqueues {row.task} to {row.queue}; its removal cannot be undone"
         is_removed = not row.cron or confirmed("Remove it?", about, yes=yes)
         if is_removed:
             writer.remove_schedule(name)
@@ -196,8 +196,8 @@ def pause(name: str, reason: str) -> None:
 def resume(ctx: click.Context, name: str, yes: bool) -> None:
     """Resume a paused schedule.
 
-    Asks first if it was paused with a reason or by another operator. Runs of the time it was paused are not made up
-    for.
+    Asks first if it was paused with a reason or by another operator. Runs that were due while it was paused are
+    skipped.
     """
     from qdeck_console.cli.asking import NOT_CHANGED, may_lift
 
@@ -259,5 +259,5 @@ def _cells(row: ScheduleRow) -> list[str]:
         state = "broken"
     elif row.late_s is not None:
         state = "late"
-    times = [local_time(ms) for ms in (row.next_ms, row.last_ms)]
+    times = [local_time(ms, row.tz) for ms in (row.next_ms, row.last_ms)]
     return [row.name, row.queue, row.task, row.cron, row.tz, *times, row.last_outcome or "-", state]

@@ -44,7 +44,7 @@ def list_workers() -> None:
         write_json([documents.worker(row) for row in rows])
         return
     titles = [TextColumn("worker", most=80), TextColumn("alive"), TextColumn("state")]
-    titles += [TextColumn(title, right=True) for title in ("running", "done", "failed", "memory", "seen")]
+    titles += [TextColumn(title, right=True) for title in ("running", "done", "failed", "memory", "heartbeat")]
     count = table([*titles, TextColumn("queues", most=200)], map(_worker_cells, rows))
     if not count:
         line("no workers")
@@ -83,7 +83,7 @@ def _report(worker_id: str, verb: str | None) -> None:
     if settings().as_json:
         write_json({"worker": worker_id, "requested": verb})
     elif verb is not None:
-        line(f"{verb} requested of {safe(worker_id)}; takes effect within {PRESENCE_S} s")
+        line(f"{verb} requested of {safe(worker_id)}; takes effect within {PRESENCE_S}s")
 
 
 _order("quiet", "Ask a worker to finish its jobs and to claim no more.")

@@ -70,7 +70,7 @@ def to_go(typed: str, wanted: str) -> Piece:
 def live_lines(others: Sequence[Activity]) -> list[Line]:
     """Return what writing in production means, and who else may write."""
     rows = [
-        ("for", "30 min", "then read-only again"),
+        ("for", "30m", "then read-only again"),
         ("confirm", "", "bulk and irreversible actions: context name"),
         ("recorded", "", "context, operator and reason, in 9 Activity"),
     ]
@@ -199,15 +199,15 @@ def _reached(plan: Plan) -> list[PlanTerm]:
 def _undo(plan: Plan) -> PlanTerm:
     if plan.verb is Verb.CANCEL and plan.tail.totals.running and _has_leases(plan):
         left = plan.count - plan.tail.totals.running
-        return PlanTerm("undo", fmt.count(left), "jobs that are not running, for 24 h", "warn bold")
+        return PlanTerm("undo", fmt.count(left), "jobs that are not running, for 24h", "warn bold")
     if plan.tail.undoable is not None:
         return undo_limit(plan)
     if not plan.tail.has_no_undo:
         since = "; jobs that have run since cannot be restored" if plan.verb in REACHED else ""
-        return PlanTerm("undo", "all", f"{fmt.counted(plan.count, 'job')}, for 24 h{since}", "ok bold")
+        return PlanTerm("undo", "all", f"{fmt.counted(plan.count, 'job')}, for 24h{since}", "ok bold")
     others = sum(count for queue, count in plan.by_queue.items() if not has_feature(queue.adapter, Feature.LEASES))
     if others:
-        words = "of other systems, for 24 h; native jobs cannot be returned to their workers"
+        words = "of other systems, for 24h; native jobs cannot be returned to their workers"
         return PlanTerm("undo", fmt.count(others), words, "warn bold")
     words = "its worker loses the lease" if plan.count == 1 else "their workers lose the leases"
     return PlanTerm("undo", "none", f"not possible: {words}", "warn bold")

@@ -147,7 +147,7 @@ def _access(context: ShownContext, look: Hue, *, narrow: bool) -> list[Piece]:
         return [("∅ READ-ONLY  ", f"{look.text} bold")]
     if context.live_until is not None:
         left = max(0.0, context.live_until - time.monotonic())
-        words = f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
+        words = f"{left / 60:.0f}m" if left >= 90 else f"{left:.0f}s"
         return [("● LIVE ", f"{look.text} bold"), (f"{words}  " if narrow else f"{words} left  ", look.muted)]
     return [("● LIVE  ", f"{look.text} bold")] if look.production else []
 
@@ -165,7 +165,7 @@ def _clock(feed_state: FeedState, frozen_ms: int | None, look: Hue, *, narrow: b
     clock: list[Piece] = [] if narrow else [(time.strftime("%H:%M:%S %Z"), look.text), (" · ", look.muted)]
     if age >= LATE_S:
         return [*clock, (f" {words} ", "ground bold on-warn")]
-    return [*clock, (f"{age:.1f} s " if narrow else f"updated {age:.1f} s ago ", look.muted)]
+    return [*clock, (f"{age:.1f}s " if narrow else f"updated {age:.1f}s ago ", look.muted)]
 
 
 def verdict(feed_state: FeedState, cells: int, *, now: float | None = None) -> Line:
@@ -230,7 +230,7 @@ def _totals(snapshot: Snapshot, flow: Flow) -> list[Piece]:
 
 def _lost(feed_state: FeedState, cells: int, now: float) -> Line:
     left_s = max(0.0, feed_state.retry_at - now)
-    words = f"retrying in {left_s:.0f} s" if left_s >= 0.5 else "retrying now"
+    words = f"retrying in {left_s:.0f}s" if left_s >= 0.5 else "retrying now"
     words += f" (attempt {feed_state.tries})" if cells >= 100 else ""
     left: list[Piece] = [(f" ✗ {feed_state.kind or 'server lost'}  ", "bad bold")]
     tail: list[Piece] = [("  ·  ", "ghost"), (words, "text")] if cells >= 100 else [(f", {words}", "text")]

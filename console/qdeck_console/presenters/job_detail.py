@@ -48,7 +48,7 @@ def job_lines(
     wrong = trouble(job)
     if wrong:
         why: list[Line] = [((part, "warn"),) for part in wrap(wrong, cells, most=4)]
-        lines += [section("why", "", "muted", cells, indent=0), *why, _BLANK]
+        lines += [section("reason", "", "muted", cells, indent=0), *why, _BLANK]
     lines += failure_lines(job, cells, full=full)
     lines += payload_lines(job, cells, most=40 if full else 8)
     if job.history or job.has_all_facts:  # other systems keep none

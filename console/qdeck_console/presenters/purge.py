@@ -7,33 +7,21 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import PURGE_RULES, Limits, Takes, purge_verb
+from qdeck.admin import PURGE_RULES, Limits, Takes, purge_verb, threshold
 from qdeck_console import format as fmt
+from qdeck_console.operations import DONE
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, columns, queue_path, section, sentence
 from qdeck_console.text import cut_end, safe_text, width, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from qdeck.admin import Plan, QueueRef, QueueRow, Share
     from qdeck_console.format import Line, Piece
 
-_BECOMES: Final = {
-    "bury": "to the dead letters", "cancel": "cancelled", "requeue": "ready again", "discard": "removed",
-}  # fmt: skip
-_VERBS: Final = {
-    "bury": ("→ dead letters", "muted"),
-    "requeue": ("→ ready", "muted"),
-    "complete": ("→ completed", "muted"),
-    "retry": ("→ ready", "muted"),
-    "run": ("→ ready", "muted"),
-    "cancel": ("cancelled", "warn"),
-    "expire": ("expires", "muted"),
-    "discard": ("removed", "bad"),
-}
-# Seconds of a unit, its name, and from how many seconds on it is used.
-_UNITS: Final = ((86_400, "d", 259_200), (3600, "h", 3600), (60, "min", 120), (1, "s", 0))
+ROLES: Final = {"cancel": "warn", "discard": "bad"}
+_DONE: Final = {**{verb.value: word for verb, word in DONE.items()}, "expire": "expired"}
 _BOX: Final = 9
 DAY_MS: Final = 86_400_000
 
@@ -75,8 +63,13 @@ def short_name(rule: str) -> str:
 
 
 def verb_of(verb: str) -> Piece:
-    """Return what is done to an entry, in a word."""
-    return _VERBS.get(verb, (verb, "muted"))
+    """Return what is done to an entry, with its role."""
+    return verb, ROLES.get(verb, "muted")
+
+
+def done_word(verb: str) -> str:
+    """Return what was done to an entry, in a word."""
+    return _DONE.get(verb, verb)
 
 
 def at_least(count: int, cells: int) -> str:
@@ -85,21 +78,15 @@ def at_least(count: int, cells: int) -> str:
     return full if len(full) <= cells else f"≥ {fmt.short_count(count)}"
 
 
-def age_words(seconds: float) -> str:
-    """Return a threshold as people write it: 30 min, 48 h, 7 d."""
-    size, unit = next(unit for unit in _UNITS if seconds >= unit[2])[:2]
-    return f"{seconds / size:g} {unit}" if seconds % size == 0 else f"{seconds / size:.3g} {unit}"
-
-
 def threshold_words(limits: Limits, rule: str) -> str:
     """Return the threshold of a rule."""
     known = PURGE_RULES[rule]
     if not known.setting:
-        return age_words(known.age_s) if known.age_s else fmt.NONE
+        return threshold(known.age_s) if known.age_s else fmt.NONE
     value = limits.value(known.setting)
     if known.setting == "dlq_max_entries":
         return f"{value:,.0f}"
-    return age_words(limits.ms(known.setting) / 1000)
+    return threshold(limits.ms(known.setting) / 1000)
 
 
 def verb_by_rule(rule: str, limits: Limits) -> str:
@@ -231,13 +218,13 @@ def about_parts(
     rule = PURGE_RULES[row.rule]
     lines += [((" " + part, "text"),) for part in wrap(rule.about, cells - 2, most=4)]
     verb = verb_by_rule(row.rule, limits)
-    facts = [("then", _BECOMES.get(verb, "as its own system does"))]
+    facts = [("result", done_word(verb) if verb else "as its own system does it")]
     if rule.setting:
         facts.append(("setting", rule.setting))
         sharing = [name for name, other in PURGE_RULES.items() if other.setting == rule.setting and other is not rule]
-        facts += [("", f"also of {name_of(name)}") for name in sharing]
+        facts += [("", f"shared with {name_of(name)}") for name in sharing]
     of_queues = rule.takes is Takes.QUEUES
-    facts.append(("undo", "24 h, up to 1 MiB of a queue" if of_queues else "24 h, restores entries as they were"))
+    facts.append(("undo", "24h, up to 1 MiB of a queue" if of_queues else "24h, restores entries as they were"))
     becomes: list[Line] = [((f" {label:<9}", "muted"), (words, "text")) for label, words in facts]
     never = ["running jobs with a live lease", "anything that changed after the dry run"]
     if of_queues:
@@ -291,10 +278,12 @@ def progress_lines(run: DryRun, cells: int) -> list[Line]:
 class AppliedPlan:
     """What was done of a plan: how many were applied, how many skipped and why, and until when `u` undoes it.
 
-    `lost` of them cannot be undone, as there was no room to keep them; `back` were restored already.
+    `done` says what was applied where that is all of the plan. `lost` of them exceed the undo limit; `back` were
+    restored already.
     """
 
     count: int
+    done: str = ""
     left: int = 0
     why: str = ""
     undo_until_ms: int | None = None
@@ -303,7 +292,7 @@ class AppliedPlan:
 
     def line(self, cells: int) -> Line:
         """Return the line in place of what would be done."""
-        words = f" {self.count:,} applied"
+        words = f" {self.done}" if self.done and not self.left else f" {self.count:,} applied"
         if self.left:
             words += f", {self.left:,} skipped" + (f": {safe_text(self.why, limit=80)}" if self.why else "")
         if self.back:
@@ -338,7 +327,7 @@ def plan_lines(
         right = [(f"{done.count:,} applied ", "ok bold" if not done.left else "warn bold")]
     if fmt.length(head) + len(good) + 2 + fmt.length(right) <= cells:
         head.append((good, "muted" if left > 60_000 else "warn"))
-    undo = f"until {fmt.clock(now_ms + DAY_MS)}" if cells >= 90 else "24 h"
+    undo = f"until {fmt.clock(now_ms + DAY_MS)}" if cells >= 90 else "24h"
     told: list[Piece] = [
         (" ", "text"), *_number(sums.count, "entry", "entries"), *_strong(fmt.size(sums.bytes)), ("   ", "text"),
         *_number(sums.rules, "rule", "rules"), *_number(sums.queues, "queue", "queues"), (f"undo {undo}", "muted"),
@@ -359,12 +348,16 @@ def _strong(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def verbs_words(shares: Sequence[Share]) -> str:
-    """Return how many entries are removed, moved and so on."""
-    counts: dict[str, int] = {}
+    """Return what a plan does, in words: `1 to bury, 2 to discard`."""
+    return counts_words(shares, lambda verb: f"to {verb}") or "nothing to do"
+
+
+def counts_words(shares: Sequence[Share], word_of: Callable[[str], str]) -> str:
+    """Return how many entries there are of each verb, in words."""
+    counts = Counter[str]()
     for share in shares:
-        word = verb_of(share.verb)[0]
-        counts[word] = counts.get(word, 0) + share.count
-    return ", ".join(f"{count:,} {word}" for word, count in counts.items()) or "nothing to do"
+        counts[word_of(share.verb)] += share.count
+    return ", ".join(f"{count:,} {word}" for word, count in counts.items())
 
 
 def left_out_words(plan: Plan) -> str:

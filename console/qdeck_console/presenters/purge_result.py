@@ -6,27 +6,19 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck.admin import MAX_UNDO_BYTES
+from qdeck.admin import MAX_UNDO_BYTES, threshold
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.confirm import PlanTerm, caution_terms, term_line
 from qdeck_console.presenters.line_parts import section
-from qdeck_console.presenters.purge import DAY_MS, PurgeTotals, age_words, name_of
+from qdeck_console.presenters.purge import DAY_MS, ROLES, PurgeTotals, name_of
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from qdeck.admin import AgentTask, Plan, Share
     from qdeck_console.format import Line, Piece
-
-# What is done to entries, by what operators call it: the verbs, and the role of their number.
-_DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "removed": (("discard",), "bad bold"),
-    "cancelled": (("cancel",), "warn bold"),
-    "moved": (("bury", "requeue", "complete", "retry", "run"), "strong bold"),
-    "expire": (("expire",), "strong bold"),
-}
 
 _ROOM: Final = f"{MAX_UNDO_BYTES >> 20} MiB"
 
@@ -49,10 +41,10 @@ def auto_lines(runs: AgentPurges | None, now_ms: int, cells: int) -> list[Line]:
     """Return what the agents purged and when, and when they purge next."""
     if runs is None:
         return []
-    lines: list[Line] = [section("auto-purge", "", "muted", cells)]
-    lines += _task_lines(runs.purge, now_ms, cells, "automatic purge is off; start `qdeck agent --purge-every 3600`")
-    lines += [(), section("temporary queues, by the agent", "", "muted", cells)]
-    never = "automatic clean is off; start `qdeck agent --clean-every 3600`"
+    lines: list[Line] = [section("automatic purge", "", "muted", cells)]
+    lines += _task_lines(runs.purge, now_ms, cells, "off; start `qdeck agent --purge-every 3600`")
+    lines += [(), section("automatic removal of temporary queues", "", "muted", cells)]
+    never = "off; start `qdeck agent --clean-every 3600`"
     return lines + _task_lines(runs.clean, now_ms, cells, never)
 
 
@@ -74,8 +66,8 @@ def _task_lines(task: AgentTask, now_ms: int, cells: int, never: str) -> list[Li
     due, every = task.next_ms, task.summary.get("every_s")
     if due is not None and isinstance(every, int | float):
         late = now_ms - due > max(60_000, every * 1000)
-        words = f"was due {fmt.clock(due)}: no agent does it" if late else f"about {fmt.clock(due)}"
-        often = f", every {age_words(every)}"
+        words = f"was due {fmt.clock(due)}: no agent ran it" if late else f"about {fmt.clock(due)}"
+        often = f", every {threshold(every)}"
         lines.append(((" next   ", "muted"), (words, "warn" if late else "text"), (often, "muted")))
     if task.holder:
         lines.append(((" agent  ", "muted"), (cut_end(safe_text(task.holder, limit=80), cells - 8), "text")))
@@ -143,12 +135,12 @@ def confirm_rows(
         rows.append(PlanTerm("", "▲", "the filter only hides rows; all is applied", "warn bold"))
     if done:
         rows.append(PlanTerm("before", fmt.count(done), "applied or skipped before"))
-    for label, (verbs, role) in _DONE_TO.items():
-        mine = [share for share in shares if share.verb in verbs]
-        count = sum(share.count for share in mine)
-        if count or label == "removed":
-            rules = list(dict.fromkeys(name_of(share.rule) for share in mine))
-            rows.append(PlanTerm(label, fmt.count(count), ", ".join(rules) or "nothing is removed", role))
+    for verb in dict.fromkeys(["discard", *(share.verb for share in shares)]):
+        mine = [share for share in shares if share.verb == verb]
+        rules = dict.fromkeys(name_of(share.rule) for share in mine)
+        role = f"{ROLES.get(verb, 'strong')} bold"
+        count = fmt.count(sum(share.count for share in mine))
+        rows.append(PlanTerm(verb, count, ", ".join(rules) or "nothing is discarded", role))
     running = "without a live worker; late results are refused" if totals.running else "none is touched"
     rows.append(PlanTerm("running", fmt.count(totals.running), running, "warn bold"))
     waiting = "of them have dependents; none of those will run" if totals.dependents else "no job waits for them"

@@ -34,7 +34,7 @@ def detail(
         head += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
     now_ms = view.feed_state.snapshot.at_ms if view.feed_state.snapshot else 0
     settings = _settings(entry, cells, now_ms)
-    why = [section("why", "", "muted", cells, indent=0), *_why(entry, cells)] if entry.reasons else []
+    why = [section("problems", "", "muted", cells, indent=0), *_why(entry, cells)] if entry.reasons else []
     states = _states(entry, cells) if room is None else _others(row, cells)
     size = payloads(seen, cells) if seen else []
     jobs = [section("jobs", "", "muted", cells, indent=0), *states, *size] if states or size else []

@@ -151,7 +151,7 @@ def _progress(drive: Drive, cells: int) -> list[Line]:
         (f" of {total:,} retried", "muted"),
     ]
     if not drive.is_over and drive.phase == "rest":
-        tail.append((f"  ~{max(0, total - drive.done) / drive.rate:,.0f} s left", "muted"))
+        tail.append((f"  ~{fmt.span_s(max(0, total - drive.done) / drive.rate)} left", "muted"))
     elif drive.is_over:
         tail.append((f"  in {fmt.span(seconds * 1000, fine=True)}", "muted"))
     if drive.skipped:
@@ -195,11 +195,11 @@ def _why(drive: Drive, cells: int) -> list[Line]:
             (("▲ " if at == 0 else "  ", "warn"), (part, "text"))
             for at, part in enumerate(wrap(safe_text(result.stopped.text, limit=300), cells - 2, most=3))
         ]
-        told = f"{left:,} remain dead letters" if left else "all were retried"
+        told = f"{left:,} remain dead letters" if left else "no other jobs were planned"
         words = f"  {told}" + ("; u undoes waiting jobs" if result.undoable and drive.outcomes.waiting else "")
         return [*lines, ((words, "muted"),)]
     if drive.is_over:
-        return [(("u", "accent bold"), (" undoes jobs that have not run, for 24 h", "muted"))]
+        return [(("u", "accent bold"), (" undoes jobs that have not run, for 24h", "muted"))]
     percent = round(TOO_MANY * 100)
     words = f"Stops when {percent} % of the ended jobs, at least {ENOUGH}, are dead again. esc stops it now."
     return [((part, "muted"),) for part in wrap(words, cells, most=2)]

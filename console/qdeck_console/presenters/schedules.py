@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from qdeck.admin import NATIVE, QueueRef, ScheduleRow, read_payload
+from qdeck.admin import NATIVE, QueueRef, ScheduleRow, local_time, read_payload
 from qdeck_console import format as fmt
 from qdeck_console.presenters.line_parts import LEAD, Naming, name_parts, pair, queue_path, section
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
@@ -131,7 +131,7 @@ def side(row: ScheduleRow, cells: int, view: SchedulesView) -> list[Line]:
     found += [(), section("runs", "", "muted", cells, indent=0)]
     facts: list[tuple[str, str]] = [
         ("cron", row.cron), ("time zone", row.tz), ("missed runs", _POLICY.get(row.policy, row.policy)),
-        ("next", _at(row.next_ms, now_ms, ahead=True)), ("last run", _at(row.last_ms, now_ms)),
+        ("next", _at(row, row.next_ms, now_ms)), ("last run", _at(row, row.last_ms, now_ms)),
         ("outcome", row.last_outcome or fmt.NONE), ("missed", f"{row.missed_runs:,}"),
         ("jobs", f"{row.jobs_made:,}"),
     ]  # fmt: skip
@@ -158,11 +158,12 @@ def side(row: ScheduleRow, cells: int, view: SchedulesView) -> list[Line]:
 _POLICY: Final = {"skip": "skip them", "once": "run once", "all": "run all of them"}
 
 
-def _at(at_ms: int | None, now_ms: int, *, ahead: bool = False) -> str:
+def _at(row: ScheduleRow, at_ms: int | None, now_ms: int) -> str:
+    """Return a moment in the time zone of the schedule, with how far away it is."""
     if at_ms is None:
         return fmt.NONE
-    gap = fmt.span(max(0, at_ms - now_ms if ahead else now_ms - at_ms))
-    return f"{fmt.clock(at_ms)}, in {gap}" if ahead else f"{fmt.clock(at_ms)}, {gap} ago"
+    gap = fmt.span(abs(at_ms - now_ms))
+    return f"{local_time(at_ms, row.tz)}, " + (f"in {gap}" if at_ms > now_ms else f"{gap} ago")
 
 
 def _call(value: Any) -> str:

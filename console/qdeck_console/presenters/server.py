@@ -88,7 +88,7 @@ def facts_of(
     elif here_ms:
         apart = abs(here_ms - snapshot.at_ms)
         within_s = max(1, math.ceil(cost.took_s)) if cost is not None else 1
-        words = f"within {within_s} s" if apart <= 1000 * within_s else f"{fmt.span(apart)} apart"
+        words = f"within {within_s}s" if apart <= 1000 * within_s else f"{fmt.span(apart)} apart"
         found.append(Fact(name="clock, server and here", value=words, detail="ages use the server's clock"))
     if cost is not None:
         share = _share(snapshot, cost)
@@ -123,7 +123,7 @@ def _copies(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
     facts: Mapping[str, str] = vitals.facts if vitals is not None else {}
     if facts.get("master_link_status"):
         gap = vitals.number("master_last_io_seconds_ago") if vitals is not None else None
-        detail = f"last contact {gap} s ago" if gap is not None and gap >= 0 else ""
+        detail = f"last contact {gap}s ago" if gap is not None and gap >= 0 else ""
         return [Fact(name="link to its master", value=facts["master_link_status"], detail=detail)]
     count = vitals.number("connected_slaves") if vitals is not None else None
     if count is None or snapshot.server.role != "master":
@@ -131,7 +131,7 @@ def _copies(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
     lags = [part.removeprefix("lag=") for name, value in facts.items() if name.startswith("slave")
             for part in value.split(",") if part.startswith("lag=")]  # fmt: skip
     worst = max((int(lag) for lag in lags if lag.isdigit()), default=None)
-    detail = "no replica" if not count else "" if worst is None else f"lag {worst} s"
+    detail = "no replica" if not count else "" if worst is None else f"lag {worst}s"
     return [Fact(name="replication", value=_replicas(count) if count else "none", detail=detail)]
 
 

@@ -276,7 +276,7 @@ def side(stuck: StuckRow, seen: StuckJobs, cells: int, *, now_ms: int, naming: N
     lines = [
         *title_lines(job, cells, naming=naming, state=(f"{glyph} stuck", stuck.role)),
         (),
-        section("why", "", "muted", cells, indent=0),
+        section("reason", "", "muted", cells, indent=0),
         *why_lines(stuck, seen.served.get(job.ref), cells),
     ]
     if stuck.why is not Why.THEIRS:

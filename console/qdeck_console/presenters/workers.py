@@ -172,7 +172,7 @@ def running_head(row: WorkerRow, running: Running | None, cells: int) -> Line:
     """The head of what it runs at this moment; what one holds that is gone is stuck, or will be."""
     count = None if running is None else len(running.jobs)
     note = "at least: not all jobs of its queues were read" if running is not None and running.partial else ""
-    return section("runs now" if row.alive else "still holds", note, "muted", cells, indent=0, count=count)
+    return section("running jobs" if row.alive else "jobs still held", note, "muted", cells, indent=0, count=count)
 
 
 def running_line(job: JobRecord, cells: int, *, now_ms: int, naming: Naming) -> Line:

@@ -99,7 +99,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
             return []
         words: Line = (
             ("This context is production and opens read-only. ", "muted"), (":live", "accent bold"),
-            (" asks for its name and a reason, and lasts 30 min.", "muted"),
+            (" asks for its name and a reason, and lasts 30m.", "muted"),
         )  # fmt: skip
         return [(), (("─" * cells, "line"),), tuple(fit(words, cells))]
 

@@ -135,16 +135,18 @@ class PurgeWork:
         if self.dry is not None:
             return "the dry run is not finished"
         if self.plan is None:
-            return "dry run first"
+            return "press d for a dry run first"
         if not self.plan.count:
             return "nothing to do"
         if self.is_whole:
-            return "undone: d plans again" if self.was_undone else "already applied: d plans again"
+            return (
+                "undone: press d for a new dry run" if self.was_undone else "already applied: press d for a new dry run"
+            )
         if self.made_with != (self.limits, frozenset(self.on())):
-            return "the rules changed: d plans again"
+            return "the rules changed: press d for a new dry run"
         snapshot = self.snapshot
         if snapshot is not None and snapshot.at_ms > self.plan.head.expires_ms:
-            return "the plan expired: d plans again"
+            return "the plan expired: press d for a new dry run"
         return self.console.operator.why_not_write()
 
     def why_not_save(self) -> str:
@@ -176,8 +178,10 @@ class PurgeWork:
         # What was done since comes first, and what went back as far as it could is not undone again.
         is_last = any(last.batch == result.batch for last in operator.batches[-1:])
         back = operator.undone.get(result.batch)
+        is_all = self.plan is not None and result.applied == self.plan.count
+        done = present.counts_words(self.shares, present.done_word) if is_all else ""
         return AppliedPlan(
-            count=result.applied, left=result.skipped_count, why=why, lost=result.applied - result.undoable,
+            count=result.applied, done=done, left=result.skipped_count, why=why, lost=result.applied - result.undoable,
             undo_until_ms=result.undo_until_ms if result.undoable and is_last else None,
             back=back.restored if back is not None else 0,
         )  # fmt: skip
@@ -197,7 +201,7 @@ class PurgeWork:
 
         value = present.threshold_words(self.limits, rule)
         hint = "a number" if key == "dlq_max_entries" else "90s 15m 2h 7d"
-        typed = value.replace(" min", "m").replace(" ", "").replace(",", "")
+        typed = value.replace(" ", "").replace(",", "")
         field = PromptField(label=key, value=typed, hint=hint, check=check)
         answer = await self.console.push_screen_wait(
             Prompt(self.console, f"{present.name_of(rule)}, for this run", fields=[field])
@@ -293,7 +297,7 @@ class PurgeWork:
         cells = inside(console.size.width)
         lines = purge_result.confirm_rows(plan, shares, now_ms, cells, done=done, filter_text=filter_text)
         if not await operator.ask(plan, Counter(), lines=lines, words=(sums.sentence, f"Apply {sums.count - done:,}")):
-            console.say("nothing was done", "muted", "")
+            console.say("nothing was changed", "muted", "")
             return
         self.result = await operator.apply(plan)
         console.say(*outcome(self.result))

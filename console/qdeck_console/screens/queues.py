@@ -170,8 +170,8 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
         since_s = counted_s(snapshot) if snapshot is not None and not self.filter_text else 0.0
         if since_s < 2:
             return words
-        told = f"{words}, counted in {since_s:.0f} s"
-        return told if len(told) <= cells else f"{len(rows):,} queues, counted in {since_s:.0f} s"
+        told = f"{words}, counted in {since_s:.0f}s"
+        return told if len(told) <= cells else f"{len(rows):,} queues, counted in {since_s:.0f}s"
 
     def side(self, row: JudgedQueue, cells: int, height: int) -> Sequence[Line]:
         """Return all about the queue under the cursor."""

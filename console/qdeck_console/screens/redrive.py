@@ -103,7 +103,7 @@ async def _ask(console: Console, plan: Plan, left_out: Counter[str], rate: str, 
     took, first = span(plan.count / (read_rate(rate) or 1.0) * 1000, fine=True), min(sample, plan.count)
     rest = "first; the rest only if they succeed" if first < plan.count else "all of them"
     terms = [
-        PlanTerm("rate", "", f"{rate if '/' in rate else f'{rate}/s'}, at least {took} in all"),
+        PlanTerm("rate", "", f"{rate if '/' in rate else f'{rate}/s'}, at least {took} in total"),
         PlanTerm("sample", f"{first:,}", rest),
     ]
     asked = title(plan, left_out.total()).replace("Retry", "Redrive", 1)

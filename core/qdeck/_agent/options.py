@@ -102,7 +102,7 @@ class AgentOptions:
         for name in ("purge_every", "health_every", "clean_every", "history_every", "maintain_every", "lease"):
             value = getattr(self, name)
             if value is not None and not 0.05 <= value <= 31 * 86_400:
-                raise InvalidOption(f"{name} is {value} s", hint="Give at least 0.05 s and at most 31 days.")
+                raise InvalidOption(f"{name} is {value}s", hint="Give at least 0.05s and at most 31d.")
         if self.token is not None and len(self.token) < MIN_TOKEN:
             hint = f"Give at least {MIN_TOKEN} characters, such as the output of `openssl rand -hex 32`"
             raise InvalidOption(f"the HTTP token has only {len(self.token)} characters", hint=hint)

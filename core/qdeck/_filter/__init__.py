@@ -20,7 +20,7 @@ Meaning:
 - Numbers: `attempts>=3`; a priority may be `HIGH`. Ages carry a unit: `90s 15m 2h 7d` (`ms` and `w` too, and `1h30m`).
 - Times are ISO 8601, UTC unless they say otherwise, or `now`, `now-2h`, `now+5m`. An age in their place counts from
   now: `failed>2h` is more than two hours ago, `due<5m` in less than five minutes.
-- Ages and times are equal to the precision written: `failed:2026-11-18` is that day, `age:2h` is 2 h but not yet 3 h.
+- Ages and times are equal to the precision written: `failed:2026-11-18` is that day, `age:2h` is 2h but not yet 3h.
 - `payload.a.b` looks into the keyword arguments of a call, `payload.0` into its positional ones; in any other JSON the
   path starts at its root.
 """

@@ -182,10 +182,11 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
         if self.code is StopCode.CANCELLED:
             return "it was cancelled"
         if self.code is StopCode.NONE_ENDED:
-            return f"none of the first {self.count:,} ended within {self.seconds:.0f} s: check that a worker runs"
+            return f"none of the first {self.count:,} ended within {self.seconds:.0f}s: check that a worker runs"
         word = "failed" if self.code is StopCode.FAILED_AGAIN else "died"
         jobs = "sampled jobs" if self.is_sample else "jobs that ended"
-        return f"{self.count:,} of {self.ended:,} {jobs} {word} again; {self.left:,} not retried"
+        left = f"; {self.left:,} not retried" if self.left else ""
+        return f"{self.count:,} of {self.ended:,} {jobs} {word} again{left}"
 
     def __str__(self) -> str:
         return self.text

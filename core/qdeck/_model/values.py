@@ -152,7 +152,7 @@ class QueueRow:
 class Measure:
     """A number that a system has besides those of its queues: over `limit`, the last good value, it is a finding.
 
-    `what` follows the number in words, as in `1,200 s since the last check`. A value of None is unknown.
+    `what` follows the number in words, as in `1,200 seconds since the last check`. A value of None is unknown.
     """
 
     name: str

@@ -18,7 +18,7 @@ import msgspec
 from qdeck._engine import keys
 from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
 from qdeck._errors import UsageError
-from qdeck._formatting import counted
+from qdeck._formatting import counted, duration
 from qdeck._model.values import QueueRef  # noqa: TC001 - structs look their types up when they are made
 from qdeck._operations import activity
 from qdeck._operations.model import Undo, nouns_of
@@ -301,8 +301,8 @@ def begin(
     if begun is not None and begun.undo is not None and not begun.is_undo_interrupted(now):
         raise UsageError(f"batch {batch} is being undone by {begun.undo.by}", hint="Wait until the undo ends.")
     if begun is None and expires_ms is not None and now > expires_ms:
-        minutes = (now - expires_ms) // 60_000
-        raise UsageError(f"the plan {batch.removeprefix('b-')} expired {minutes:,} min ago", hint="Make a new plan.")
+        ago = duration(now - expires_ms)
+        raise UsageError(f"the plan {batch.removeprefix('b-')} expired {ago} ago", hint="Make a new plan.")
     yield from _sweep(known, now)
     me = queue_settings.actor()
     record = Batch(

@@ -21,7 +21,7 @@ import platformdirs
 
 from qdeck._engine.batch_transitions import MAX_UNDO_BYTES
 from qdeck._errors import UsageError
-from qdeck._formatting import counted
+from qdeck._formatting import counted, duration
 from qdeck._model.queue_ref import Feature, has_feature
 from qdeck._model.values import NO_STATE, QueueRef, State
 from qdeck._model.words import Verb
@@ -263,7 +263,7 @@ def _check_head(plan: Plan) -> None:
     if life < 0:
         raise _changed(plan, "it expires before it was made")
     if life > PLAN_MOST_LIFE_MS:
-        raise _changed(plan, f"it is valid for {life / 3_600_000:,.1f} h")
+        raise _changed(plan, f"it is valid for {duration(life)}")
 
 
 def _changed(plan: Plan, why: str) -> UsageError:

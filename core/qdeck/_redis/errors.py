@@ -205,7 +205,7 @@ def _explain_ours(words: list[str], queue: str) -> QdeckError:
         )
     if kind == "LATE":
         return Late(
-            f"queue {queue!r} refused an entry that was read over 30 s ago",
+            f"queue {queue!r} refused an entry that was read over 30s ago",
             hint="Compare the clocks of the servers of the cluster.",
         )
     if kind == "UNDONE":

@@ -64,7 +64,7 @@ def loading_error(endpoint: Endpoint, replies: list[Any]) -> ServerUnreachable |
         return None
     text = f"{endpoint} is loading its data: {float(facts[b'loading_loaded_perc']):.0f} % loaded"
     if b"loading_eta_seconds" in facts:
-        text += f", about {float(facts[b'loading_eta_seconds']):.0f} s left"
+        text += f", about {float(facts[b'loading_eta_seconds']):.0f}s left"
     hint = "Wait until it is loaded, then try again."
     return ServerUnreachable(text, hint=hint, cause=UnreachableCause.LOADING, server=endpoint.hosts)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
-from qdeck._formatting import counted
+from qdeck._formatting import counted, duration
 from qdeck._model import verdict
 from qdeck._model.values import NATIVE, SNAPSHOTS, Code
 from qdeck._private_files import state_dir
@@ -163,11 +163,9 @@ def _clock(server_ms: int | None, before: int, after: int) -> DoctorCheck:
     # The server's clock was read somewhere between the two moments.
     skew = server_ms - after if server_ms > after else min(0, server_ms - before)
     if abs(skew) <= SKEW_MS:
-        return DoctorCheck(
-            name="clock", ok=True, detail=f"the server's clock is within {SKEW_MS // 1000} s of this one"
-        )
+        return DoctorCheck(name="clock", ok=True, detail=f"the server's clock is within {SKEW_MS // 1000}s of this one")
     side = "ahead of" if skew > 0 else "behind"
-    detail = f"the server's clock is {abs(skew) / 1000:,.1f} s {side} this one; jobs use the server's"
+    detail = f"the server's clock is {duration(abs(skew), fine=True)} {side} this one; jobs use the server's"
     return DoctorCheck(
         name="clock", ok=False, detail=detail, hint="Synchronise both machines with a time server (NTP)."
     )

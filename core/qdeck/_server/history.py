@@ -124,7 +124,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def read_history(queues: Sequence[str], *, seconds: float = COARSE.keep_ms / 1000) -> Program[dict[str, list[Sample]]]:
-    """Return the samples of queues, oldest first: every 10 s of the last hour, every minute of the day before it.
+    """Return the samples of queues, oldest first: every 10s of the last hour, every minute of the day before it.
 
     Moments at which no agent ran are missing. A queue without an agent has none.
     """

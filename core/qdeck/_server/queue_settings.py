@@ -93,7 +93,7 @@ def set_limits(
     if running is not None and running < 1:
         raise InvalidOption(f"a limit of {running} running jobs", hint="Give 1 or more; to stop a queue, pause it.")
     if rate is not None and (rate[0] < 1 or rate[1] < 0.001):
-        raise InvalidOption(f"a rate of {rate[0]} in {rate[1]} s", hint="Give at least 1 start in at least 1 ms.")
+        raise InvalidOption(f"a rate of {rate[0]} in {rate[1]:g}s", hint="Give at least 1 start in at least 1 ms.")
     yield from native_queues.need_queue(cache, queue)
     settings = {
         "limit": "" if running is None else str(running),

@@ -68,8 +68,8 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
         for rule in (
             KnownRule(
                 name=PurgeRule.RUNNING_WITHOUT_OWNER.value, state="running", setting="max_pending_age",
-                label="no worker",
-                about="A running job whose lease expired and that was not made ready again: its worker is gone.",
+                label="without owner",
+                about="A running job whose lease expired, and that no worker or agent has requeued.",
             ),
             KnownRule(
                 name=PurgeRule.READY_TOO_OLD.value, state="ready", setting="max_ready_age",
@@ -84,7 +84,7 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
                 about="A dead letter that was neither retried nor discarded.",
             ),
             KnownRule(
-                name=PurgeRule.DEAD_TOO_MANY.value, state="dead", setting="dlq_max_entries", label="dead at most",
+                name=PurgeRule.DEAD_TOO_MANY.value, state="dead", setting="dlq_max_entries",
                 about="The oldest dead letters of a queue beyond this number.",
             ),
             KnownRule(
@@ -101,7 +101,7 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
             ),
             KnownRule(
                 name="request_too_old", setting="max_request_age", foreign=True,
-                about="A request that its client does not poll any more.",
+                about="A request that its client no longer polls.",
             ),
             KnownRule(
                 name="task_too_old", setting="max_task_age", foreign=True, about="A task that has ended."
@@ -113,11 +113,11 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
             ),
             KnownRule(
                 name="expired_queues", takes=Takes.QUEUES,
-                about="A temporary queue (responses, callbacks) whose time to live is over and that holds nothing.",
+                about="A temporary queue (responses, callbacks) that has expired and is empty.",
             ),
             KnownRule(
                 name="unread_queues", takes=Takes.QUEUES, by_name=True,
-                about="A temporary queue whose time to live is over and that still holds messages.",
+                about="A temporary queue that has expired and still holds messages.",
             ),
             KnownRule(
                 name="orphaned_queues", takes=Takes.QUEUES, by_name=True, age_s=UNUSED_S,

@@ -345,7 +345,7 @@ class Executor:
         place = attempt.thread
         if place is None:
             return
-        ending = attempt.failure(TimeoutError(f"the handler did not stop within {STOP_TIMEOUT_S:.0f} s of its stop"))
+        ending = attempt.failure(TimeoutError(f"the handler did not stop within {STOP_TIMEOUT_S:.0f}s of its stop"))
         self.finish(attempt, ending)
         attempt.abandoned = True
         self.stuck += 1

@@ -61,7 +61,7 @@ class Worker:
         if concurrency < 1 or lease < 0.1 or grace < 0:
             raise InvalidOption(
                 f"concurrency {concurrency}, lease {lease}, grace {grace}",
-                hint="Give a concurrency of 1 or more, a lease of 0.1 s or more and a grace of 0 or more.",
+                hint="Give a concurrency of 1 or more, a lease of 0.1s or more and a grace of 0s or more.",
             )
         self.app = app
         self.id = _worker_id()

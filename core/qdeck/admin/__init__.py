@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from qdeck._engine.codec import UNKNOWN_TASK
     from qdeck._engine.transitions import NewJob
     from qdeck._filter import PRIORITIES, PRIORITY_NAMES, Filter, explain, parse
-    from qdeck._formatting import byte_size, counted, duration, iso, local_time
+    from qdeck._formatting import byte_size, counted, duration, iso, local_time, threshold
     from qdeck._hidden_characters import HIDDEN, escaped_json, is_shown, json_escape
     from qdeck._model.masking import configure as configure_masking
     from qdeck._model.masking import mask_text
@@ -242,6 +242,7 @@ __all__ = [
     "served_only_by",
     "shown",
     "state_dir",
+    "threshold",
     "trust_file",
     "trusted_path",
     "unread_words",
@@ -310,7 +311,7 @@ _HOMES: Final = {
     "qdeck._settings.save": "SettingValue=Value save_settings=save",
     "qdeck._settings.trusted_files": "distrust_file=remove trust_file=add trusted_path=path_of",
     "qdeck.adapters.search": "IdSearch",
-    "qdeck._formatting": "byte_size counted duration iso local_time",
+    "qdeck._formatting": "byte_size counted duration iso local_time threshold",
     "qdeck.admin._reader": "AsyncReader Reader",
     "qdeck.admin._writer": "AsyncWriter Writer",
 }

@@ -187,7 +187,7 @@ class Writes(Reads):
         ref = yield from self._having(Feature.DETAILS, queue, "limit")
         program = queue_settings.set_limits(self.cache, ref.name, running=running, rate=rate)
         said = [] if running is None else [f"{running} at once"]
-        said += [] if rate is None else [f"{rate[0]} in {rate[1]:g} s"]
+        said += [] if rate is None else [f"{rate[0]} in {rate[1]:g}s"]
         noted = activity_log.logged(program, "limit", queues=[self.label(ref)], detail=", ".join(said) or "none")
         return (yield from noted)
 

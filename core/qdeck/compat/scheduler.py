@@ -63,7 +63,7 @@ class QueueManager:
         self.queue = str(QueueName.parse(str(queue)))
         self._lease_ms = read_duration("lease", lease)
         if self._lease_ms < 100:
-            raise InvalidOption(f"lease is {lease!r}", hint="Give 0.1 seconds or more.")
+            raise InvalidOption(f"lease is {lease!r}", hint="Give 0.1s or more.")
         found = url or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL") or "redis://localhost:6379"
         self._client = SyncClient(Endpoint(found), patience=patience)
         self._tokens: dict[str, str] = {}

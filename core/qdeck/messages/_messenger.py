@@ -301,7 +301,7 @@ class Messenger:
         yield from registry.leave([str(name)])
         if raw is None:
             raise ResultTimeout(
-                f"no callback came to {str(name)!r} within {timeout} s",
+                f"no callback came to {str(name)!r} within {timeout:g}s",
                 hint="Wait again with the same id: it may still come.",
             )
         return DomainAction.parse(raw)
@@ -315,6 +315,6 @@ def _read_response(raw: bytes, request: _OutgoingRequest) -> DomainActionRespons
 
 def _unanswered(request: _OutgoingRequest, timeout: float) -> ResultTimeout:
     return ResultTimeout(
-        f"action {request.action.action_type!r} was not answered within {timeout} s",
+        f"action {request.action.action_type!r} was not answered within {timeout:g}s",
         hint=f"Check that a worker serves {request.queue}; an answer that arrives now is dropped.",
     )

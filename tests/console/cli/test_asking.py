@@ -185,7 +185,7 @@ def test_a_queue_in_use_says_since_when_and_which_option_changes_that(
     ran = qdeck("clean", "7")
     assert ran.code == 1
     assert "it was used 30s ago" in ran.out
-    assert "in use within the last 60 s" in ran.out
+    assert "used within the last 1m" in ran.out
     assert "--idle 0" in ran.out
     assert "would remove" not in ran.out
     assert qdeck("clean", "7", "--yes").code == 1

@@ -68,7 +68,7 @@ async def test_a_batch_is_opened_and_undone(url: str, size: tuple[int, int]) -> 
         seen = await until(pilot, "restores 11 jobs")
         assert batch in seen
         await pilot.press("u")
-        await until(pilot, "u again undoes: retry by")
+        await until(pilot, "press u again to undo: retry by")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, ActivityScreen))
         await pilot.press("y")

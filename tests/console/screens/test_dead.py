@@ -92,7 +92,7 @@ async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None
         await pilot.press("tab", "x")
         await until(pilot, "Discard 4 jobs")
         await pilot.press("enter")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         await pilot.press("x", "tab", "enter")
         await until(pilot, "4 discarded")
         await until(pilot, "3 dead letters in 2 groups")

@@ -106,7 +106,7 @@ async def test_acts_on_one_on_marked_and_on_all_that_match(url: str) -> None:
         await pilot.press("x")
         await until(pilot, "Discard 3 jobs")
         await pilot.press("enter")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         await pilot.press("x", "tab", "enter")
         await until(pilot, "3 discarded")
         await until(pilot, "1–3 of 3")

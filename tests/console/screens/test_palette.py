@@ -50,7 +50,7 @@ async def test_every_action_is_a_command_and_one_that_cannot_act_says_why(url: s
         await pilot.press("ctrl+p")
         await until(pilot, "enter run")
         await pilot.press("enter")
-        assert app.screen.query("#words"), "nothing was named, so nothing was done"
+        assert app.screen.query("#words"), "nothing was named, so nothing was changed"
         await pilot.press(*"pause")
         shown = await until(pilot, "∅ read-only")
         assert "freeze" not in shown

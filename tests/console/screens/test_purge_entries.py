@@ -39,7 +39,7 @@ def cursor(pilot: Pilot[int]) -> str:
 async def test_whether_there_is_something_to_write_is_known_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(url, "5") as pilot:
         share = Share("done_too_old", "shop:mail:actions", "discard", count=1_000_000)
-        screen = EntriesScreen(Entries(), share, "1 h")
+        screen = EntriesScreen(Entries(), share, "1h")
         app_of(pilot).open(screen)
         await until(pilot, "in the order of the plan")
         await pilot.press("G")
@@ -98,7 +98,7 @@ async def test_all_jobs_in_sight_are_read_at_once_and_drawn_again_only_with_news
 async def test_entries_are_read_before_they_are_drawn(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(url, "5") as pilot:
         share = Share("done_too_old", "shop:mail:actions", "discard", count=1_000_000)
-        app_of(pilot).open(EntriesScreen(Entries(), share, "1 h"))
+        app_of(pilot).open(EntriesScreen(Entries(), share, "1h"))
         await until(pilot, "in the order of the plan")
         unknown: list[int] = []
         draw = LineList._draw

@@ -143,7 +143,7 @@ async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
         assert "1 rule, 1 queue, found" in shown
         assert "keeps" in shown
         await pilot.press("escape")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         monkeypatch.setattr(batches, "MAX_UNDO_BYTES", 10)
         await pilot.press("d")
         await until(pilot, lambda: work.work.plan is not None and work.work.plan.tail.undoable == 0)
@@ -154,5 +154,5 @@ async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
         assert "none of 1 entry can be undone" in shown
         assert "the filter only hides rows; all is applied" in shown
         await pilot.press("enter")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         assert row(url, MAIL).ready == 1, "enter alone never destroys"

@@ -95,7 +95,7 @@ async def test_jobs_and_temporary_queues_are_one_plan_one_file_and_one_undo(
         await until(pilot, "2 purged")
         assert (row(url, MAIL).ready, raw.hexists(registry.ABOUT, OVER)) == (0, False)
         await pilot.press("u")
-        await until(pilot, "u again undoes: purge of 2 entries")
+        await until(pilot, "press u again to undo: purge of 2 entries")
         await pilot.press("u")
         await until(pilot, "undone: purge of 2 entries")
         assert (row(url, MAIL).ready, raw.hexists(registry.ABOUT, OVER)) == (1, True)
@@ -114,11 +114,11 @@ async def test_what_the_agents_did_and_do_next_is_told(url: str, raw: redis.Redi
     for task, fields in slots.items():
         raw.hset(f"qdeck:agent:{{qdeck:{task}}}", mapping=fields)
     async with console(url, "5") as pilot:
-        shown = await until(pilot, "auto-purge")
+        shown = await until(pilot, "automatic purge")
         for words in (
             "4 purged, 1 skipped",
             "done too old 4",
-            "every 1 h",
+            "every 1h",
             "eu-1.4100",
             "failed: no rights",
             "was due",
@@ -136,4 +136,4 @@ def test_what_does_not_fit_is_told() -> None:
     cut = within(parts, 3, 40)
     assert len(cut) == 3
     assert "2 more lines" in cut[-1][0][0]
-    assert [short_name(rule) for rule in ("ready_too_old", "dead_too_many")] == ["ready", "dead at most"]
+    assert [short_name(rule) for rule in ("ready_too_old", "dead_too_many")] == ["ready", "dead too many"]

@@ -42,10 +42,10 @@ async def test_a_redrive_repeats_its_rate_and_its_sample(url: str) -> None:
         await until(pilot, lambda: isinstance(app_of(pilot).screen, Prompt), 10)
         await pilot.press("end", "ctrl+u", *"300/m", "tab", "end", "ctrl+u", "5", "enter")
         asked = await words(pilot, "Redrive 22 jobs")
-        assert "rate 300/m, at least 4.4s in all" in asked
+        assert "rate 300/m, at least 4.4s in total" in asked
         assert "sample 5 first; the rest only if they succeed" in asked
         await pilot.press("escape")
-        await until(pilot, "nothing was done", 10)
+        await until(pilot, "nothing was changed", 10)
         assert row(url, HOOKS).dead == 22
 
 

@@ -27,7 +27,7 @@ async def test_all_dead_letters_of_a_queue_are_asked_for_retried_and_undone(url:
         await pilot.press("r")
         await until(pilot, "Retry 3 jobs")
         await pilot.press("enter")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         assert counts(url)[HOOKS] == (3, 0)
         await pilot.press("r")
         await until(pilot, "Retry 3 jobs")
@@ -57,7 +57,7 @@ async def test_what_waits_moves_to_a_queue_that_there_is(url: str) -> None:
         await pilot.press("m")
         await until(pilot, "enter a queue")
         await pilot.press("a", "enter", "escape")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         await pilot.press("m")
         await until(pilot, "Move all waiting jobs of")
         app_of(pilot).screen.query_one(Input).value = HOOKS
@@ -106,7 +106,7 @@ async def test_a_pause_has_a_reason_and_resuming_shows_it_and_asks(url: str) -> 
             await pilot.press("p")
             await until(pilot, "Pause mail")
             await pilot.press("escape")
-            await until(pilot, "nothing was done")
+            await until(pilot, "nothing was changed")
             assert deck.pause_of(MAIL) is None
             await pilot.press("p")
             await until(pilot, lambda: isinstance(app_of(pilot).focused, Input))
@@ -119,7 +119,7 @@ async def test_a_pause_has_a_reason_and_resuming_shows_it_and_asks(url: str) -> 
             assert f"by {actor()}" in shown
             assert "INC-42" in shown
             await pilot.press("enter")
-            await until(pilot, "nothing was done")
+            await until(pilot, "nothing was changed")
             assert deck.pause_of(MAIL) is not None, "enter alone does not resume"
             await pilot.press("p")
             await until(pilot, "Resume mail")

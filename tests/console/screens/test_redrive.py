@@ -71,7 +71,7 @@ def test_what_is_asked_for_is_not_cut_off(url: str) -> None:
     lines = ["".join(text for text, _ in line) for line in confirm.plan_lines(asked, Counter(), 70, naming=PLAIN)]
     assert max(map(len, lines)) <= 70
     assert " ".join(" ".join(lines).split()).count(where) == 1
-    assert "for 24 h; jobs that have run since cannot be restored" in " ".join(" ".join(lines[-2:]).split())
+    assert "for 24h; jobs that have run since cannot be restored" in " ".join(" ".join(lines[-2:]).split())
 
 
 def test_while_the_first_ones_are_watched_there_is_no_rate() -> None:

@@ -59,7 +59,7 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
         await pilot.press("slash", *"wrk-a", "enter")
         await until(pilot, lambda: screen.running is not None and len(screen.running.jobs) == 2)
         if size[0] >= 140:
-            await until(pilot, "runs now  2")
+            await until(pilot, "running jobs  2")
         await pilot.press("enter")
         await until(pilot, "send")
         page = app.screen
@@ -101,7 +101,7 @@ async def test_a_worker_is_not_stopped_before_it_is_known_what_it_alone_serves(u
             assert "7   ready in mail" in shown
             assert "ready in search" not in shown, "another worker serves it"
             await pilot.press("enter")
-            await until(pilot, "nothing was done")
+            await until(pilot, "nothing was changed")
             assert raw.hget(keys.CONTROL, "wrk-a") is None, "enter alone does nothing"
         await pilot.press("p")
         await until(pilot, "Quiet wrk-a")

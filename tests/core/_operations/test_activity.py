@@ -72,5 +72,5 @@ def test_what_is_done_to_queues_workers_and_schedules_is_told_too(deck: Writer, 
         ("pause", QUEUE), ("limit", QUEUE), ("limit", QUEUE), ("resume", QUEUE), ("quiet", "worker w1"),
         ("add", "schedule feeds"), ("pause", "schedule feeds"), ("run", "schedule feeds"),
     ]  # fmt: skip
-    assert [one.detail for one in told[1:3]] == ["5 at once, 10 in 1 s", "none"]
+    assert [one.detail for one in told[1:3]] == ["5 at once, 10 in 1s", "none"]
     assert all(one.who and one.host and one.outcome == "done" for one in told)

@@ -151,7 +151,7 @@ def rewritten(
         ("the id '../../x' is not that of a plan", {"head": lambda h: h.update(plan="../../x")}),
         ("the id '' is not that of a plan", {"head": lambda h: h.update(plan="")}),
         ("the id 'a{b}' is not that of a plan", {"head": lambda h: h.update(plan="a{b}")}),
-        ("is valid for 876,000.0 h", {"head": lambda h: h.update(expires_ms=h["created_ms"] + 876_000 * 3_600_000)}),
+        ("is valid for 36,500d", {"head": lambda h: h.update(expires_ms=h["created_ms"] + 876_000 * 3_600_000)}),
         ("expires before it was made", {"head": lambda h: h.update(expires_ms=h["created_ms"] - 1)}),
         (
             "is dated in the future",

@@ -146,7 +146,7 @@ def test_the_hash_is_written_only_while_nobody_else_does(url: str, raw: redis.Re
     raw.hset("vmpooler__health", "last_check", old)
     [finding] = [one for one in report_of(url)["findings"] if one["code"] == "measure"]
     assert (finding["severity"], finding["limit"]) == ("degraded", 900)
-    assert finding["message"] == f"{finding['count']:,} s since VMPooler wrote vmpooler__health (limit 900)"
+    assert finding["message"] == f"{finding['count']:,} seconds since VMPooler wrote vmpooler__health (limit 900)"
     assert keep(url) == "written"
 
 

@@ -685,7 +685,7 @@ local function slot_of(tasks, task)
   end
   return 0
 end
--- The delay is 5 s, and doubles up to 60 s: it is 5 s more than the time since the first refusal.
+-- The delay is 5s, and doubles up to 60s: it is 5s more than the time since the first refusal.
 local function delay_unknown(id, head, tasks, worker)
   local text = redis.call('HGET', ERROR, id)
   local last = text and string.match('\n' .. string.sub(text, -400), '\n([^\n]*)$')

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.model import Raw, Want
 
-LOCK_MS: Final = 60_000  # a job that began so long ago and has no lock lost it: BullMQ renews one every 15 s
+LOCK_MS: Final = 60_000  # a job that began so long ago and has no lock lost it: BullMQ renews one every 15s
 MOST_LOGS: Final = 1_000
 RECORD: Final = (
     b"name", b"timestamp", b"processedOn", b"finishedOn", b"priority", b"atm", b"attemptsMade", b"parentKey", b"pb",

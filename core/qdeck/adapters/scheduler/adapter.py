@@ -370,7 +370,7 @@ def _requeue(entry: Entry, now: int, priority: str) -> Change:
     return Change(
         id=entry.id,
         cells=(cells.score(DELAYED, member, None, due), _there(entry), cells.score(PRIORITY, seen.member, None)),
-        effect=f"moved to scheduler:queue:delayed as {priority}, due in 5 s, like its own recovery",
+        effect=f"moved to scheduler:queue:delayed as {priority}, due in 5s, like its own recovery",
         caution=_NOT_QUEUED,
     )
 

@@ -11,7 +11,7 @@ from qdeck.adapters.plans import Rule
 if TYPE_CHECKING:
     from qdeck.adapters.model import Entry
 
-OVERDUE_MS: Final = 60_000  # a worker puts in line what is due every 5 s
+OVERDUE_MS: Final = 60_000  # a worker puts in line what is due every 5s
 
 
 def _is_broken(entry: Entry, _now: int, _prepared: Any) -> bool:

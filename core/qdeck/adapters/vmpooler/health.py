@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.vmpooler.adapter import VmPooler
 
 CLONES: Final = (b"vmpooler__tasks__clone", b"vmpooler__tasks__ondemandclone")
-FRESH_S: Final = 900  # VMPooler's own check runs every 300 s; after three missed checks it does not run
+FRESH_S: Final = 900  # VMPooler's own check runs every 300s; after three missed checks it does not run
 LIVE_S: Final = 3600
 MOST_RECORDS: Final = 50_000  # of VMs that are looked through for those of no VM
 MARK: Final = "qdeck"  # marks metrics that qdeck wrote, so that they do not count as VMPooler's
@@ -102,7 +102,7 @@ def read_measures(now: int) -> Program[tuple[Measure, ...]]:
         return ()
     return (
         Measure(
-            name="vmpooler_health_age", what="s since VMPooler wrote vmpooler__health", value=int(said["age_s"]),
+            name="vmpooler_health_age", what="seconds since VMPooler wrote vmpooler__health", value=int(said["age_s"]),
             limit=FRESH_S,
         ),
     )  # fmt: skip

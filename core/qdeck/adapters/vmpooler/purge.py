@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._formatting import threshold
 from qdeck._model.values import NO_STATE, State
 from qdeck._model.words import Verb
 from qdeck._redis import reads
@@ -150,5 +151,5 @@ def expire_orphan(entry: Entry, pools: Sequence[str], now: int) -> Change:
             cells.expiry(seen.key, None, b"%d" % (now + ORPHAN_TTL_S * 1000)),
             *(cells.member(pool_key(name, pool), raw_of(entry.id), None) for pool in checked for name in SETS),
         ),
-        effect=f"its record expires in {ORPHAN_TTL_S:,} s",
+        effect=f"its record expires in {threshold(ORPHAN_TTL_S)}",
     )
