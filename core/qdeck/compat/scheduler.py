@@ -183,7 +183,7 @@ class QueueManager:
         return self._client.run(_stats(self.queue))
 
     def _register(self) -> str:
-        """List this thread as a worker every 20 s, else its queue seems to have no worker; return what an operator
+        """List this thread as a worker every 20s, else its queue seems to have no worker; return what an operator
         requested of it.
         """
         local, worker = self._local, getattr(self._local, "worker", None) or self._consumer
