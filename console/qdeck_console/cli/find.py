@@ -18,7 +18,7 @@ _NOTED_EVERY = 50_000
 
 
 @command("find", examples=("qdeck find 7f3a", "qdeck find order-1841 --json"))
-@click.argument("job_id", metavar="ID", help="Id or name of a job, or the id of its task or correlation.")
+@click.argument("job_id", metavar="ID", help="Id or name of a job, task id, or correlation id.")
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", help="Read at most N jobs of each queue. Default: 200000."
 )

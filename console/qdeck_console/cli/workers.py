@@ -86,8 +86,8 @@ def _report(worker_id: str, verb: str | None) -> None:
         line(f"{verb} requested of {safe(worker_id)}; takes effect within {PRESENCE_S}s")
 
 
-_order("quiet", "Ask a worker to finish its jobs and to claim no more.")
-_order("stop", "Ask a worker to finish its jobs and to end.")
+_order("quiet", "Ask a worker to finish its jobs and claim no more.")
+_order("stop", "Ask a worker to finish its jobs and exit.")
 
 
 @workers.command("resume", cls=CliCommand, examples=("qdeck workers resume worker-1",))

@@ -307,7 +307,7 @@ def _tabs(all_tabs: Sequence[Tab], active: str, cells: int, gap: int, names: Map
 def filter_error(error: InvalidFilter, text: str, cells: int) -> Line:
     """A sign under the place of a mistake in a filter, in cells as the field shows it, and what is wrong."""
     at = 1 + width(text[: error.position])
-    words = safe_text(str(error) + (f": {error.hint}" if error.hint else ""), limit=300)
+    words = safe_text(str(error) + (f". {error.hint}" if error.hint else ""), limit=300)
     if at + 2 + min(width(words), 40) > cells:
         return (("^ ", "bad bold"), (cut_end(words, cells - 2), "bad"))
     return ((" " * at, "text"), ("^ ", "bad bold"), (cut_end(words, cells - at - 2), "bad"))

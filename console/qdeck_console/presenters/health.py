@@ -29,7 +29,7 @@ _MINUTE_MS: Final = 60_000
 _MOST_TOLD: Final = 3  # findings in the summary
 _SHORT: Final[Mapping[tuple[str, int | str | None], str]] = {
     ("persistence", "aof"): "survives a restart",
-    ("persistence", "no aof"): "cannot tell if snapshots are on",
+    ("persistence", "no aof"): "snapshots: unknown",
 }
 _LOOKS: Final = {
     Status.UNHEALTHY: ("✗", "bad"),

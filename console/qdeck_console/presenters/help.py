@@ -48,7 +48,7 @@ def groups(scope: str, why_not: Callable[[str], str], tabs: str) -> list[KeyGrou
         rows = [_row(action, here, why_not) for action in ACTIONS if action.group == group]
         rows.sort(key=lambda row: row[2].startswith(_ELSEWHERE))
         if group == "everywhere":
-            rows.insert(0, (tabs, "the screens", ""))
+            rows.insert(0, (tabs, "open a screen", ""))
         if rows:
             found.append(KeyGroup(group, tuple(rows)))
     return [*found, KeyGroup(_SIGNS, tuple((sign, words, "") for sign, words in SIGNS))]

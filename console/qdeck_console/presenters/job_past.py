@@ -108,11 +108,11 @@ def timeline(job: JobDetail, cells: int, *, chosen: int | None, now_ms: int) -> 
 
 
 def _spent(job: JobDetail, axis: _Axis) -> list[Piece]:
-    """Return how long it took in all, and how much of that it ran."""
+    """Return how long it took in total, and how much of that it ran."""
     ran = [ms for event in failed(job) if (ms := ran_ms(event)) is not None]
     words = fmt.span(axis.end - axis.begin, fine=True)
     if ran:
-        words += f", ran {fmt.span(sum(ran), fine=True)} in {fmt.counted(len(ran), 'attempt')}"
+        words += f" in total, {fmt.span(sum(ran), fine=True)} running, {fmt.counted(len(ran), 'attempt')}"
     return [(words, "muted")]
 
 

@@ -121,7 +121,8 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
     def total_lines(self, rows: Sequence[CheckRow], _cells: int, height: int) -> Sequence[Line]:
         """Return how many checks there are, and whether some are below."""
         view = self.view
-        more = ", more ↓" if view.scroll_offset.y < view.max_scroll_y else ""
+        more = ", more ↓" if view.scroll_offset.y < view.max_scroll_y else ""  # the facts of the server are no checks
+        more = f", {view.below:,} more ↓" if view.below else more
         words = f"{len(rows)} checks" if self.feed_state.snapshot else "…"
         line: Line = (("    ", "text"), (words + more, "muted"))
         return ((), line) if height > 1 else (line,)

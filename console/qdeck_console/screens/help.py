@@ -115,7 +115,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
             what = "   keys of this screen" if cells >= 70 else ""
             left: Line = ((tab, "strong bold"), (what, "muted"), (f"   {more}", "faint"))
             right: Line = (
-                ("/", "accent bold"), (" search  ", "muted"), ("enter", "accent bold"), (" do  ", "muted"),
+                ("/", "accent bold"), (" search  ", "muted"), ("enter", "accent bold"), (" run  ", "muted"),
                 ("esc", "accent bold"), (" close", "muted"),
             )  # fmt: skip
             return [(*fit(left, cells - length(right)), *right)]

@@ -61,7 +61,7 @@ class Password:
 def hash_password(user: str, password: str) -> str:
     """A line for the file of users."""
     if len(password) < LEAST_PASSWORD:
-        hint = f"give at least {LEAST_PASSWORD} characters"
+        hint = f"Give at least {LEAST_PASSWORD} characters"
         raise InvalidOption(f"the password has only {len(password)} characters", hint=hint)
     salt = secrets.token_bytes(16)
     digest = _scrypt(password, salt, *_COST, 32)
@@ -106,7 +106,7 @@ def _read_secret_file(path: str) -> str:
             if not stat.S_ISREG(mode):
                 raise InvalidOption(f"{path} is not a file")
             if mode & (stat.S_IRWXO | stat.S_IWGRP):
-                hint = f"chmod 600 {path}"
+                hint = f"Run chmod 600 {path}"
                 raise InvalidOption(f"{path} can be read or changed by other users: mode {mode & 0o777:o}", hint=hint)
             return file.read(_MOST_FILE).decode("utf-8")
     except OSError as error:
@@ -120,7 +120,7 @@ class Login:
 
     def __init__(self, token: str | None = None, users: Mapping[str, Password] | None = None) -> None:
         if token is not None and not LEAST_SECRET <= len(token) <= MOST_SECRET:
-            hint = f"give {LEAST_SECRET} to {MOST_SECRET:,} characters, such as the output of `openssl rand -hex 32`"
+            hint = f"Give {LEAST_SECRET} to {MOST_SECRET:,} characters, such as the output of `openssl rand -hex 32`"
             raise InvalidOption(f"the token has {len(token):,} characters", hint=hint)
         self._token = None if token is None else _digest(token)
         self._users = dict(users or {})

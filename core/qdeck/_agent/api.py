@@ -220,7 +220,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if code == 405:
         message = f"{request.method} is not allowed for {_path(request)}"
     if code == 404 and not hint:
-        message, hint = f"unknown path {_path(request)}", "use /api/v1/queue/health, /metrics or /healthz"
+        message, hint = f"unknown path {_path(request)}", "Use /api/v1/queue/health, /metrics or /healthz."
     return error_response(code, message, hint, headers)
 
 

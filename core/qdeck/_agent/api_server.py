@@ -16,7 +16,7 @@ try:
     from qdeck._agent.api import error_response, make_app
 except ImportError as error:
     raise UsageError(
-        f"the agent's API needs {error.name or 'more packages'}", hint="pip install 'qdeck[agent]'"
+        f"the agent's API needs {error.name or 'more packages'}", hint="Run pip install 'qdeck[agent]'."
     ) from error
 
 if TYPE_CHECKING:

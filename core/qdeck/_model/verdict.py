@@ -256,7 +256,7 @@ def _persistence(server: ServerInfo) -> Check:
     if server.persistence is None:
         return _unknown("persistence", "INFO or CONFIG is not allowed: it is unknown what a restart keeps")
     if server.persistence == NO_AOF:
-        detail = "no append-only file; cannot tell whether snapshots are on (qdeck doctor checks)"
+        detail = "no append-only file; whether snapshots are on is unknown (qdeck doctor checks)"
         return Check(name="persistence", status=None, detail=detail, value=NO_AOF)
     found = [Finding(code=Code.NOT_PERSISTED, severity=Status.DEGRADED)] if server.persistence == NOTHING else []
     return make_check("persistence", found, _KEEPS.get(server.persistence, ""), value=server.persistence)

@@ -93,7 +93,7 @@ def setup(configuration: Configuration, target: Target) -> list[DoctorCheck]:
         hint = "Read it, then run: qdeck config trust"
         found.append(DoctorCheck(name="config_trust", ok=None, detail=configuration.ignored, hint=hint))
     for warning in configuration.warnings():
-        hint = f"chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
+        hint = f"Run chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
         found.append(DoctorCheck(name="config_secrets", ok=False, detail=warning, hint=hint))
     try:
         state_dir()
@@ -352,7 +352,7 @@ def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
 
 
 _HINTS: Final = {
-    Code.UNKNOWN_SYSTEM: "name plain lists in [adapters.lists], or install an adapter for this system",
+    Code.UNKNOWN_SYSTEM: "Name plain lists in [adapters.lists], or install an adapter for this system.",
     Code.SCHEDULE_LATE: "Start a worker or an agent: each makes the jobs of schedules.",
 }
 

@@ -112,7 +112,7 @@ def _number(key: str, value: str) -> int | float:
     """Return a threshold as it was typed: in the unit of its key, or with a unit of its own (90s 15m 2h 7d)."""
     hours = key == "dlq_ttl"
     age = _AGE.fullmatch(value)
-    hint = f"write {key}=N" + (" in hours" if hours else " in seconds") + ", or with a unit: 90s 15m 2h 7d"
+    hint = f"Write {key}=N" + (" in hours" if hours else " in seconds") + ", or with a unit: 90s, 15m, 2h, 7d."
     if key == "dlq_max_entries":
         hint = "Write dlq_max_entries=N, a whole number."
     elif age:

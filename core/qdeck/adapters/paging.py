@@ -250,7 +250,7 @@ def first(
             return None
     raise UnknownJob(
         f"it is not among the first {most:,} entries of queue {queue!r}",
-        hint="qdeck jobs --filter searches all of them",
+        hint="Run qdeck jobs QUEUE --where FILTER: it searches all of them.",
     )
 
 

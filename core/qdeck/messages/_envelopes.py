@@ -22,7 +22,7 @@ _decoder = msgspec.json.Decoder()
 _EARLY: Final = frozenset({"tenant_tier", "callback_queue", "queue_metadata", "execution_context"})
 _DICTS: Final = frozenset({"data", "metadata", "extra"})
 _NEEDED: Final = _DICTS | {"action_id", "action_type"}
-_SEE: Final = "see the fields in qdeck.messages"
+_SEE: Final = "See the fields in qdeck.messages."
 _uuid_lock = threading.Lock()
 _last_us = 0
 

@@ -191,7 +191,7 @@ def test_tries_stand_on_one_axis_and_run_where_they_ran() -> None:
     job = _job(made, _failed(20_000, 10_000), _failed(50_000), _failed(100_000, 50_000), dead, retries=2, attempts=3)
     shown = past.timeline(job, 100, chosen=2, now_ms=200_000)
     rows = words(shown).splitlines()
-    assert rows[0].endswith("1m 40s, ran 1m 00s in 2 attempts")
+    assert rows[0].endswith("1m 40s in total, 1m 00s running, 2 attempts")
     bars = [row[72:] for row in rows[2:5]]
     assert [(bar.count("─"), bar.count("━")) for bar in bars] == [(2, 4), (8, 1), (0, 15)]
     assert bars[0].index("━") == 2

@@ -43,7 +43,7 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
         app = app_of(pilot)
         await dry_run(pilot, "3 would be purged")
         await pilot.press("a", "tab", "enter")
-        await until(pilot, "3 discarded   u undoes it until")
+        await until(pilot, "3 cancelled   u undoes it until")
         app.operator.remember("b-other", "something else")
         await until(pilot, lambda: "u undoes it until" not in text(app))  # `u` would undo that
         app.operator.batches.pop()

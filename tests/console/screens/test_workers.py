@@ -162,7 +162,7 @@ def test_of_one_that_is_gone_nobody_knows_what_it_runs() -> None:
     assert any(line.split() == ["running", "–", "of", "4"] for line in shown)
     assert any(line.split() == ["was", "up", "1m", "30s"] for line in shown)
     head = present.running_head(row, present.Running(), 40)
-    assert "still holds  0" in "".join(part for part, _ in head)
+    assert "jobs still held  0" in "".join(part for part, _ in head)
 
 
 @pytest.mark.parametrize("cells", [60, 76, 100, 118])

@@ -78,11 +78,11 @@ def test_what_a_restart_keeps(
     found, report, checks = look(make_server(*arguments).url)
     assert (found["persistence"].ok, told in found["persistence"].detail) == (ok, True)
     assert ("appendonly yes" in found["persistence"].hint) is (told != "append-only file")
-    assert report.status is Status.HEALTHY, "only doctor may read CONFIG: what health cannot tell is unknown, not bad"
+    assert report.status is Status.HEALTHY, "only doctor may read CONFIG: what health may not read is unknown, not bad"
     if told == "append-only file":
         assert (checks["persistence"].value, checks["persistence"].status) == ("aof", Status.HEALTHY)
     else:
-        assert "cannot tell whether snapshots are on" in checks["persistence"].detail
+        assert "whether snapshots are on is unknown" in checks["persistence"].detail
         assert (checks["persistence"].value, checks["persistence"].status) == ("no aof", None)
 
 

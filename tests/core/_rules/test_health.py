@@ -235,7 +235,7 @@ def test_doctor_tells_whose_queues_there_are_and_what_can_be_done_with_them(yard
     assert "native: 1 queue; " in named["adapters"].detail
     assert "vmpooler: " in named["adapters"].detail
     assert "can retry, discard" in named["adapter_vmpooler"].detail
-    assert "cannot requeue: the manager refills pools by itself" in named["adapter_vmpooler"].detail
+    assert "cannot requeue: the manager refills pools automatically" in named["adapter_vmpooler"].detail
     assert "adapter_ifdb" not in named
     assert yard.digest() == before
 

@@ -69,7 +69,7 @@ class Ifdb(Adapter):
     acl_keys: ClassVar[tuple[str, ...]] = ("ifdb:*",)
     about: ClassVar[str] = "ifdb:task_queue and ifdb:task_data of the IFDB project"
     outcome_evidence: ClassVar[str] = (
-        "the outcome is read from the task's record; IFDB retries a failed task by itself, hours later"
+        "the outcome is read from the task's record; IFDB retries a failed task automatically, hours later"
     )
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
@@ -84,7 +84,7 @@ class Ifdb(Adapter):
         """Return the verbs, which do the same as its management commands and its admin."""
         waiting = (State.READY, State.DELAYED, State.BLOCKED)
         ended = (State.DONE, State.DEAD)
-        by_itself = "workers take an unfinished task again by themselves; it stays in the set until it ends"
+        by_itself = "workers resume an unfinished task automatically: it stays in the set until it ends"
         return {
             Verb.RETRY: Capability(states=(State.DEAD,), note="for three more runs, like RetryFailedJobs"),
             Verb.RUN: Capability(states=(State.DELAYED,)),

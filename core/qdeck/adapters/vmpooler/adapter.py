@@ -129,7 +129,7 @@ class VmPooler(Adapter):
 
     def capabilities(self) -> Mapping[Verb, Capability]:
         """Return the verbs, which do the same as its API or an operator with redis-cli."""
-        refill = "the manager refills pools by itself"
+        refill = "the manager refills pools automatically"
         return {
             Verb.RETRY: Capability(states=(State.DEAD,), note="only for a request that has not ended; " + refill),
             Verb.DISCARD: Capability(states=(State.DEAD, State.DONE, State.READY, State.CANCELLED)),

@@ -211,7 +211,7 @@ def _retry(entry: Entry) -> Program[Change]:
     tags = dict(tag.split(":", 1) for tag in entry.tags if tag != PERMANENT)
     request, alias, pool, seen = tags.get("request"), tags.get("alias"), entry.queue, entry.seen
     if entry.problem or not request or not alias or pool.startswith("dlq:") or seen.score is None:
-        why = entry.problem or "it belongs to no request; the manager refills the pool by itself"
+        why = entry.problem or "it belongs to no request; the manager refills the pool automatically"
         raise Skipped.because(why)
     record = request_key(raw_of(request))
     status, wanted = yield [(b"HGET", record, b"status"), (b"HGET", record, b"requested")]
