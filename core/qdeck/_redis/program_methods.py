@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Generator
 
 T = TypeVar("T")
+S = TypeVar("S")
+A = TypeVar("A")
 P = ParamSpec("P")
 
 
@@ -20,7 +23,27 @@ class AsyncRunner:
     """A class whose programs run in asyncio."""
 
 
-class ProgramMethod(Generic[P, T]):
+class TwoFoldMethod(Generic[P, S, A]):
+    """A method of blocking and of asyncio clients, with the same parameters."""
+
+    def __init__(self, made: Callable[..., Any], call: Callable[..., Any], acall: Callable[..., Any]) -> None:
+        self.__doc__ = made.__doc__
+        self._call, self._acall = wraps(made)(call), wraps(made)(acall)
+
+    @overload
+    def __get__(self, client: BlockingRunner, kind: type[Any]) -> Callable[P, S]: ...
+    @overload
+    def __get__(self, client: AsyncRunner, kind: type[Any]) -> Callable[P, A]: ...
+    @overload
+    def __get__(self, client: None, kind: type[BlockingRunner]) -> Callable[Concatenate[Any, P], S]: ...
+    @overload
+    def __get__(self, client: None, kind: type[AsyncRunner]) -> Callable[Concatenate[Any, P], A]: ...
+    def __get__(self, client: Any, kind: type[Any]) -> Any:
+        chosen: Any = self._acall if issubclass(kind, AsyncRunner) else self._call
+        return chosen.__get__(client, kind)
+
+
+class ProgramMethod(TwoFoldMethod[P, T, Coroutine[Any, Any, T]]):
     """A method written once as a program. Subclasses name the method of the class that runs it."""
 
     runner = ""
@@ -28,27 +51,10 @@ class ProgramMethod(Generic[P, T]):
     def __init__(self, made: Callable[Concatenate[Any, P], Generator[Any, Any, T]]) -> None:
         runner = self.runner
 
-        @wraps(made)
         def call(client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
             return getattr(client, runner)(made(client, *args, **kwargs))
 
-        @wraps(made)
         async def acall(client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
             return await getattr(client, runner)(made(client, *args, **kwargs))
 
-        self.__doc__ = made.__doc__
-        self._call, self._acall = call, acall
-
-    @overload
-    def __get__(self, client: BlockingRunner, kind: type[Any]) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: AsyncRunner, kind: type[Any]) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    @overload
-    def __get__(self, client: None, kind: type[BlockingRunner]) -> Callable[Concatenate[Any, P], T]: ...
-    @overload
-    def __get__(
-        self, client: None, kind: type[AsyncRunner]
-    ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]: ...
-    def __get__(self, client: Any, kind: type[Any]) -> Any:
-        chosen: Any = self._acall if issubclass(kind, AsyncRunner) else self._call
-        return chosen.__get__(client, kind)
+        super().__init__(made, call, acall)

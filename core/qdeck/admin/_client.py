@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from qdeck._adapter_names import ADAPTERS
 from qdeck._errors import NotAllowed
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
-from qdeck._redis.program_methods import AsyncRunner, BlockingRunner, ProgramMethod
+from qdeck._redis.program_methods import AsyncRunner, BlockingRunner, ProgramMethod, TwoFoldMethod
 from qdeck._server import native_queues
 from qdeck._settings.thresholds import Thresholds
 from qdeck.adapters.all import Adapters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from qdeck._model.values import QueueRef
+    from qdeck._model.values import JobRecord, QueueRef
     from qdeck._redis.commands import Program, Request
     from qdeck._settings import AdapterSettings, Target
+    from qdeck.admin._listing import JobListing
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -218,6 +219,26 @@ class writes(ProgramMethod[P, T]):  # noqa: N801 - a decorator
     """A method that writes."""
 
     runner = "_run_write"
+
+
+class lists(TwoFoldMethod[P, "Iterator[JobRecord]", "AsyncIterator[JobRecord]"]):  # noqa: N801 - a decorator
+    """A method that returns a listing, whose jobs are returned as they are read."""
+
+    def __init__(self, made: Callable[Concatenate[Any, P], Program[JobListing]]) -> None:
+        def call(client: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[JobRecord]:
+            return each(client, client.run(made(client, *args, **kwargs)))  # an error is raised at the call
+
+        def each(client: Blocking, listing: JobListing) -> Iterator[JobRecord]:
+            while (found := client.run(listing.page())) is not None:
+                yield from listing.new(found)
+
+        async def acall(client: Asynchronous, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[JobRecord]:
+            listing = await client.run(made(client, *args, **kwargs))
+            while (found := await client.run(listing.page())) is not None:
+                for record in listing.new(found):
+                    yield record
+
+        super().__init__(made, call, acall)
 
 
 def _with_connect_timeout(url: str) -> str:

@@ -12,11 +12,11 @@ from qdeck._model.queue_ref import Feature
 from qdeck._server import native_queues
 from qdeck.adapters.native import SLICE
 from qdeck.admin import _listing
-from qdeck.admin._client import Asynchronous, Blocking, reads
+from qdeck.admin._client import Asynchronous, Blocking, lists, reads
 from qdeck.admin._plans import Plans, Queues, States, names, need_states, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from qdeck._filter import Filter
     from qdeck._model.values import (
@@ -133,6 +133,38 @@ class Reads(Plans):
         """Return all that is known of one job."""
         ref, adapter = yield from self.adapters.resolve(queue)
         return (yield from adapter.job(ref.name, job_id))
+
+    @lists
+    def jobs(
+        self,
+        queue: str | QueueRef,
+        *,
+        state: States | None = None,
+        where: str = "",
+        limit: int | None = None,
+        newest: bool | None = None,
+    ) -> Program[JobListing]:
+        """Return the jobs of a queue as they are read, all of them or the first `limit`.
+
+        `ready` is in the order in which it will run, jobs that ended start with the newest.
+        """
+        return _listing.of_queue(self.adapters, queue, need_states(state), parsed(where), limit=limit, newest=newest)
+
+    @lists
+    def dead_letters(
+        self,
+        queues: Queues = (),
+        *,
+        where: str | Filter = "",
+        limit: int | None = None,
+        unread: list[str] | None = None,
+    ) -> Program[JobListing]:
+        """Return the dead letters of some queues, or of all, as they are read: the newest first, of every system.
+
+        Those for which no time is stored are last. Queues that cannot be read are added to `unread`; without it, one
+        that is named raises.
+        """
+        return _listing.dead_letters(self.adapters, names(queues), parsed(where), limit=limit, unread=unread)
 
     @reads
     def jobs_now(self, queue: str, job_ids: Sequence[str]) -> Program[list[JobRecord | None]]:
@@ -418,78 +450,6 @@ class Reads(Plans):
 class Reader(Reads, Blocking):
     """Reads the queues of a server, in blocking code."""
 
-    def jobs(
-        self,
-        queue: str | QueueRef,
-        *,
-        state: States | None = None,
-        where: str = "",
-        limit: int | None = None,
-        newest: bool | None = None,
-    ) -> Iterator[JobRecord]:
-        """Return the jobs of a queue as they are read, all of them or the first `limit`.
-
-        `ready` is in the order in which it will run, jobs that ended start with the newest.
-        """
-        states, wanted = need_states(state), parsed(where)  # errors are raised before the first job is requested
-        return self._each(self.run(_listing.of_queue(self.adapters, queue, states, wanted, limit=limit, newest=newest)))
-
-    def dead_letters(
-        self,
-        queues: Queues = (),
-        *,
-        where: str | Filter = "",
-        limit: int | None = None,
-        unread: list[str] | None = None,
-    ) -> Iterator[JobRecord]:
-        """Return the dead letters of some queues, or of all, as they are read: the newest first, of every system.
-
-        Those for which no time is stored are last. Queues that cannot be read are added to `unread`; without it, one
-        that is named raises.
-        """
-        return self._each(
-            self.run(_listing.dead_letters(self.adapters, names(queues), parsed(where), limit=limit, unread=unread))
-        )
-
-    def _each(self, listing: JobListing) -> Iterator[JobRecord]:
-        while (found := self.run(listing.page())) is not None:
-            yield from listing.new(found)
-
 
 class AsyncReader(Reads, Asynchronous):
     """Reads the queues of a server, in asyncio."""
-
-    async def jobs(
-        self,
-        queue: str | QueueRef,
-        *,
-        state: States | None = None,
-        where: str = "",
-        limit: int | None = None,
-        newest: bool | None = None,
-    ) -> AsyncIterator[JobRecord]:
-        """Return the jobs of a queue as they are read; see `Reader.jobs`."""
-        states, wanted = need_states(state), parsed(where)
-        listing = await self.run(_listing.of_queue(self.adapters, queue, states, wanted, limit=limit, newest=newest))
-        async for record in self._each(listing):
-            yield record
-
-    async def dead_letters(
-        self,
-        queues: Queues = (),
-        *,
-        where: str | Filter = "",
-        limit: int | None = None,
-        unread: list[str] | None = None,
-    ) -> AsyncIterator[JobRecord]:
-        """Return the dead letters of some queues, or of all, as they are read; see `Reader.dead_letters`."""
-        listing = await self.run(
-            _listing.dead_letters(self.adapters, names(queues), parsed(where), limit=limit, unread=unread)
-        )
-        async for record in self._each(listing):
-            yield record
-
-    async def _each(self, listing: JobListing) -> AsyncIterator[JobRecord]:
-        while (found := await self.run(listing.page())) is not None:
-            for record in listing.new(found):
-                yield record

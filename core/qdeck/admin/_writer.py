@@ -36,6 +36,10 @@ class Writes(Reads):
 
     _refused: NotAllowed | None = None
 
+    def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[ClientOptions]) -> None:
+        super().__init__(url, **options)
+        self._production = tuple(production)
+
     def need_writable(self) -> None:
         """Raise when this is a production server that may not be written to; compared before the first write."""
         self._before_write()
@@ -310,10 +314,6 @@ class Writes(Reads):
 class Writer(Writes, Reader):
     """Reads and operates the queues of a server, in blocking code; not one of `production`, whatever its address."""
 
-    def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[ClientOptions]) -> None:
-        super().__init__(url, **options)
-        self._production = tuple(production)
-
     def write(self, program: Program[T]) -> T:
         """Run a program that may write."""
         return self._run_write(program)
@@ -321,10 +321,6 @@ class Writer(Writes, Reader):
 
 class AsyncWriter(Writes, AsyncReader):
     """Reads and operates the queues of a server, in asyncio; not one of `production`, whatever its address."""
-
-    def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[ClientOptions]) -> None:
-        super().__init__(url, **options)
-        self._production = tuple(production)
 
     async def write(self, program: Program[T]) -> T:
         """Run a program that may write."""
