@@ -41,7 +41,7 @@ READY: Final = {
     "discard of ready jobs": ("jobs", "discard", QUEUE),
     "bury": ("bury", QUEUE, "--state", "ready"),
     "reprioritise": ("jobs", "reprioritise", QUEUE, "--priority", "7"),
-    "move": ("jobs", "move", QUEUE, "--to", OTHER),
+    "move": ("jobs", "move", QUEUE, "--to", OTHER, "--create"),
 }
 VERBS: Final = DEAD | READY
 terminal = pytest.fixture(terminals)

@@ -188,10 +188,12 @@ def complete(queue: str | None, **options: Any) -> None:
     shell_complete=suggesting("queues"),
     help="[required] Queue to move the jobs to.",
 )
+@click.option("--create", is_flag=True, help="Create that queue if it does not exist.")
 def move(queue: str | None, **options: Any) -> None:
     """Move waiting jobs to another queue.
 
-    They keep their order, priority and history.
+    They keep their order, priority and history. The plan names what is wrong with the other queue: no live worker
+    serves it, or none has their tasks.
     """
     if options["target"] is None and options["plan_ref"] is None:
         raise click.UsageError("--to is missing: name the queue to move the jobs to", click.get_current_context())

@@ -129,6 +129,18 @@ def _read_rate(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return rate
 
 
+def _need_target(client: Reader, name: str) -> None:
+    """Raise for a queue to move jobs to that does not exist."""
+    from qdeck import UsageError
+    from qdeck.admin import NATIVE, QueueRef
+
+    try:
+        client.resolve(QueueRef(NATIVE, name.removeprefix(f"{NATIVE}/")))
+    except UsageError as error:
+        near = f"{error.hint} " if "Did you mean" in error.hint else ""
+        raise UsageError(str(error), hint=f"{near}--create creates it.") from error
+
+
 def act(
     verb: str,
     queue: str | None,
@@ -144,6 +156,7 @@ def act(
     rate: float | None = None,
     sample: int | None = None,
     need_queue: bool = False,
+    create: bool = True,
     **options: Any,
 ) -> None:
     """Print the plan of a verb and ask. With `--yes` apply it; with `--apply` apply a plan that was printed before."""
@@ -164,6 +177,8 @@ def act(
     is_told = yes or plan_ref is not None
     with given.writer() if is_told else given.reader() as client:
         if plan_ref is None:
+            if not create:
+                _need_target(client, options["target"])
             queues, where = client.narrowed(queue, in_states(where, states))
             known = client.full_ids(queues, ids) if ids else ()
             plan = client.plan(

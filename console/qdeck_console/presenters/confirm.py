@@ -33,6 +33,7 @@ _GOES_AWAY = (Verb.DISCARD, Verb.PURGE)
 CANCEL = "Cancel"
 _WORDS_OF_LIVE = 46
 _MOST_REASONS: Final = 3  # why jobs are left out
+_MOST_CAUTIONS: Final = 4
 
 
 def safe_answer(act: str) -> str:
@@ -126,7 +127,7 @@ def plan_lines(
 def caution_terms(cautions: Sequence[Caution], cells: int, *, most: int, label: str = "") -> list[PlanTerm]:
     """Return what another system does with the jobs, in whole sentences of at most `most` lines."""
     rows = []
-    for caution in cautions[:2]:
+    for caution in cautions[:_MOST_CAUTIONS]:
         parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=most)
         rows += [PlanTerm("" if at else label, "" if at else "▲", part, "warn bold") for at, part in enumerate(parts)]
     return rows

@@ -273,6 +273,9 @@ class CautionCode(StrEnum):
     DESTROYED_OUTSIDE = "destroyed_outside"
     HAS_DEPENDENTS = "has_dependents"
     ORDER_UNKNOWN = "order_unknown"
+    NEW_QUEUE = "new_queue"
+    TARGET_UNSERVED = "target_unserved"
+    TARGET_WITHOUT_TASK = "target_without_task"
     NO_DEAD_LETTER = "no_dead_letter"
     RECORDS_END = "records_end"
 
@@ -311,6 +314,9 @@ _CAUTIONS: Final[Mapping[CautionCode, Callable[[str], str]]] = MappingProxyType(
         ),
         CautionCode.NO_DEAD_LETTER: lambda _: "dlq_enabled is false: what is removed is not copied to the dead letters",
         CautionCode.RECORDS_END: lambda name: f"records of {name} that become orphans this way expire in an hour",
+        CautionCode.NEW_QUEUE: lambda name: f"the queue {name} does not exist and is created",
+        CautionCode.TARGET_UNSERVED: lambda name: f"no live worker serves {name}",
+        CautionCode.TARGET_WITHOUT_TASK: lambda name: f"no live worker of the target queue has {name}",
         CautionCode.ORDER_UNKNOWN: lambda _: "it is unknown from which end readers take the entries of a list",
     }
 )

@@ -64,7 +64,7 @@ class Operator:
         if kind < 62:
             return ["jobs", "cancel", queue, "--where", f"priority>=200 {some}", "--yes"]
         if kind < 66:
-            return ["jobs", "move", queue, "--to", other, "--state", "delayed", "--where", some, "--yes"]
+            return ["jobs", "move", queue, "--to", other, "--create", "--state", "delayed", "--where", some, "--yes"]
         if kind < 69:
             return ["jobs", "reprioritise", queue, "--priority", "LOW", "--where", some, "--yes"]
         if kind < 72:

@@ -124,7 +124,7 @@ def test_every_verb_applies_a_plan_of_its_own_and_of_no_other(qdeck: Callable[..
         "dead discard": (),
         "jobs cancel": (QUEUE, "--state", "delayed"),
         "jobs discard": (QUEUE, "--state", "dead"),
-        "jobs move": (QUEUE, "--state", "delayed", "--to", OTHER),
+        "jobs move": (QUEUE, "--state", "delayed", "--to", OTHER, "--create"),
         "jobs run": (QUEUE,),
         "jobs reprioritise": (QUEUE, "--priority", "7"),
         "bury": (QUEUE, "--state", "ready"),
@@ -251,8 +251,19 @@ def test_stuck_jobs(qdeck: Callable[..., Ran], yard: Yard) -> None:
 def test_jobs_are_moved(qdeck: Callable[..., Ran], yard: Yard) -> None:
     ids = [yard.add(n) for n in range(3)]
     assert qdeck("jobs", "move", QUEUE, "--yes").code == 64, "where to?"
-    ran = qdeck("jobs", "move", QUEUE, "--to", OTHER, "--yes", "--json")
+    for options in ((), ("--yes",), ("--json",)):
+        ran = qdeck("jobs", "move", QUEUE, "--to", "shop:mial:actions", *options)
+        assert (ran.code, "there is no queue 'shop:mial:actions'" in ran.err) == (64, True)
+        assert f"Did you mean '{QUEUE}'? --create creates it." in ran.err
+    assert len(yard.ids("ready")) == 3
+    ran = qdeck("jobs", "move", QUEUE, "--to", OTHER, "--create", "--dry-run")
+    assert (ran.code, f"caution: the queue {OTHER} does not exist and is created" in ran.out) == (0, True)
+    ran = qdeck("jobs", "move", QUEUE, "--to", OTHER, "--create", "--yes", "--json")
     assert (ran.code, ran.json["applied"]) == (0, 3)
+    assert Yard(yard.url, yard.raw, OTHER).ids("ready") == ids
+    assert qdeck("undo", "--yes", "--json").json["restored"] == 3
+    ran = qdeck("jobs", "move", QUEUE, "--to", OTHER, "--yes", "--json")
+    assert ran.json["applied"] == 3, "it exists now"
     assert Yard(yard.url, yard.raw, OTHER).ids("ready") == ids
     assert qdeck("undo", "--yes", "--json").json["restored"] == 3
     assert yard.ids("ready") == ids

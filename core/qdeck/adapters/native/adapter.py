@@ -208,7 +208,7 @@ class Native(Adapter):
         """Return the versions of jobs of one queue and state, their bytes if they are removed, and their dependents."""
         from qdeck.adapters.native import plans
 
-        return plans.weigh(verb, rows, reasons)
+        return plans.weigh(verb, rows, context, reasons)
 
     def mark(self, version: str) -> str:
         """Return nothing: ids are unique, and the version is a score or a lease."""

@@ -12,6 +12,7 @@ from qdeck._redis.errors import good, is_error
 from qdeck.adapters.native import SLICE, stuck
 from qdeck.adapters.native.job import by_id
 from qdeck.adapters.native.job_values import read_lengths
+from qdeck.adapters.native.move_target import MoveTarget
 from qdeck.adapters.native.records import Row, reaches_no_secret
 from qdeck.adapters.native.walk import Needs, Walk, fill, put
 from qdeck.adapters.plans import Pages, Weighed
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from qdeck._model.values import WorkerRow
     from qdeck._redis.commands import Command, Program
-    from qdeck.adapters.plans import Search
+    from qdeck.adapters.plans import Context, Search
 
 _NO_UNDO: Final = Caution(code=CautionCode.NO_UNDO)
 _SIZED: Final = ("body", "error", "log", "result")
@@ -34,9 +35,10 @@ _TIMED: Final = (State.DEAD, State.DONE, State.CANCELLED)
 
 
 class Owners:
-    """The live workers, read once for a plan, when they are first needed."""
+    """The live workers, read once for a plan, when they are first needed, and the target of a move."""
 
     def __init__(self) -> None:
+        self.target = MoveTarget()
         self._read: tuple[Mapping[str, WorkerRow] | None] | None = None
 
     def read(self, now: int) -> Program[Mapping[str, WorkerRow] | None]:
@@ -93,7 +95,7 @@ def pages(queue: str, search: Search) -> Program[list[Pages]]:
     return found
 
 
-def weigh(verb: str, rows: Sequence[Row], reasons: Sequence[str] = ()) -> Program[Weighed]:
+def weigh(verb: str, rows: Sequence[Row], context: Context, reasons: Sequence[str] = ()) -> Program[Weighed]:
     """Return the versions of jobs of one queue and state, their bytes if they are removed, and their dependents."""
     queue, state = rows[0].queue, rows[0].state
     # A filter reads heads before all else, so that what it looked at is not older than the version.
@@ -116,6 +118,9 @@ def weigh(verb: str, rows: Sequence[Row], reasons: Sequence[str] = ()) -> Progra
     skipped |= {at: (SkipCode.ID_NOT_TEXT, "") for at, raw in enumerate(raw_ids) if not raw.isascii()}
     weighed.skipped = skipped
     weighed.cautions = (_NO_UNDO,) if verb == "requeue" else ()
+    if context.target is not None:
+        target = (context.prepared or Owners()).target
+        weighed.cautions = yield from target.cautions(context.target, [row.head_raw for row in rows])
     return weighed
 
 
