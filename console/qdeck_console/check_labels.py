@@ -10,7 +10,7 @@ _LABELS: Final = {
     "late": "waiting too long",
     "readable": "queues that cannot be read",
     "unreadable": "values that cannot be read",
-    "workers": "queues without a worker",
+    "workers": "no live worker",
     "eviction": "eviction policy",
     "saving": "saving to disk",
     "loading": "data loaded",

@@ -111,7 +111,7 @@ class DemoVmPooler:
         for kind, error, message in (
             ("clone", "RuntimeError", "template tpl/win-2025 does not exist"),
             ("clone", "Rbvmomi::Fault", "the host is out of disk space"),
-            ("pending", "Timeout", "no ssh after 15m"),
+            ("pending", "Timeout", "no ssh after 15 min"),
             ("ready", "SocketError", "VM became unreachable in ready queue"),
         ):
             calls.append(self._letter(kind, error, message, int(now - self._rng.randrange(300, 5 * _HOUR))))

@@ -131,7 +131,7 @@ class Seeder:
 
 
 def _too_long() -> None:
-    raise TimeLimitExceeded(f"ran for more than {_LIMIT_MS // 1000}s")
+    raise TimeLimitExceeded(f"ran for more than {_LIMIT_MS // 1000} s")
 
 
 def _raised(failing: Failing) -> dict[str, str]:

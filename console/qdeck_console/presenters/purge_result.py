@@ -141,10 +141,10 @@ def confirm_rows(
         role = f"{ROLES.get(verb, 'strong')} bold"
         count = fmt.count(sum(share.count for share in mine))
         rows.append(PlanTerm(verb, count, ", ".join(rules) or "nothing is discarded", role))
-    running = "without a live worker; late results are refused" if totals.running else "none is touched"
+    running = "without a live worker; late results are refused" if totals.running else "no running job is touched"
     rows.append(PlanTerm("running", fmt.count(totals.running), running, "warn bold"))
-    waiting = "of them have dependents; none of those will run" if totals.dependents else "no job waits for them"
-    rows.append(PlanTerm("waited for", fmt.count(totals.dependents), waiting, "warn bold"))
+    waiting = "of them have dependents, which will not run" if totals.dependents else "no job depends on them"
+    rows.append(PlanTerm("dependents", fmt.count(totals.dependents), waiting, "warn bold"))
     if totals.failure_handlers:
         rows.append(
             PlanTerm("handlers", fmt.count(totals.failure_handlers), "failure handlers will be made", "warn bold")

@@ -51,7 +51,7 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
         raw.zrem(f"{{{MAIL}}}:cancelled", ids[1])  # it went on since
         await pilot.press("u", "u")
         await until(pilot, "undo of purge of 3 entries: 2 restored")
-        shown = await until(pilot, "3 applied; 2 restored, 1 not")
+        shown = await until(pilot, "3 cancelled; 2 restored, 1 not")
         assert "u undoes" not in shown
         assert app.operator.batches == []
 
