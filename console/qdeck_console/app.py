@@ -1,4 +1,4 @@
-"""The console application: it owns the deck and its feed, and passes pictures to the screen that is seen."""
+"""The console application: it owns the reader and its feed, and passes snapshots to the visible screen."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ANSWER_S = 2.0
 
 
 class ConsoleApp(QuietApp, inherit_bindings=False):
-    """The console on one deck."""
+    """The console on one server."""
 
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE = False
@@ -67,7 +67,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
     ]
 
     class Refreshed(Message):
-        """The feed has a new picture."""
+        """The feed has a new snapshot."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.theme = theme or fitting_theme(self.console.color_system)
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's choice; on a terminal ours, which outlives that."""
+        """Return Textual's driver; on a terminal our own, which survives the loss of the terminal."""
         chosen = super().get_driver_class()
         if chosen.__name__ != "LinuxDriver":
             return chosen
@@ -114,7 +114,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         return TerminalDriver
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our own colours for themes that are not ours."""
+        """Return our colours for the variables that other themes lack."""
         return plain_variables() if wants_no_colour() else variables(INK)
 
     @property
@@ -135,7 +135,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
 
     @property
     def writer(self) -> AsyncWriter:
-        """The same where it may write; raises where the console is read-only."""
+        """The writer of the server. Raise where the console is read-only."""
         from qdeck.admin import AsyncWriter
 
         reader = self.reader
@@ -145,7 +145,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
 
     @property
     def busy(self) -> str:
-        """The verb of what goes on; empty when nothing does."""
+        """The verb of the operation in progress; empty without one."""
         return self.operator.work.verb if self.operator.work is not None else ""
 
     @property
@@ -161,12 +161,12 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
 
     @property
     def thresholds(self) -> Thresholds:
-        """Those of the context."""
+        """The thresholds of the context."""
         return self.contexts.target.thresholds
 
     @property
     def latest(self) -> FeedState:
-        """The newest picture, frozen or not."""
+        """The newest snapshot, frozen or not."""
         return self.feed.state
 
     def _prepare(self, feed_state: FeedState) -> Iterator[None]:
@@ -190,7 +190,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
                 asyncio.get_running_loop().add_signal_handler(number, self.call_after_refresh, self.exit, code)
 
     def on_mount(self) -> None:
-        """Starts the feed and the clock of the bar."""
+        """Start the feed and the clock of the bar."""
         if self._in_terminal:
             self.run_worker(startup.collect_when_idle(lambda: self.last_key_at), group="garbage")
         if self._reader is not None:
@@ -215,7 +215,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self._feeding = self.run_worker(self.feed.run, group="feed")
 
     async def on_unmount(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         if self._reader is not None:
             await self._reader.close()
 
@@ -230,7 +230,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
                 screen.redraw()
 
     def on_console_app_refreshed(self) -> None:
-        """Shows the new picture, unless it is frozen."""
+        """Show the new snapshot, unless the display is frozen."""
         if self.frozen_ms is None:
             self.shown = self.latest
         if not self.latest.is_lost:
@@ -241,7 +241,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self._each_frame(fresh=True)
 
     def now_on_screen(self, screen: Watching) -> None:
-        """A screen came into sight: the feed reads for it, and it shows what there is."""
+        """Read for a screen that became visible, and show it the newest snapshot."""
         self.feed.want(screen.to_read())
         screen.show(self.shown, fresh=False)
 
@@ -265,7 +265,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             self.screen.draw_frame()
 
     def toggle_freeze(self) -> None:
-        """Freezes what is shown, or lets it go on."""
+        """Freeze the display, or resume it."""
         if self.frozen_ms is None:
             self.frozen_ms = time.time_ns() // 1_000_000
         else:
@@ -274,14 +274,14 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             self._each_frame(fresh=True)
 
     def say(self, text: str, role: str, glyph: str) -> None:
-        """A short message in the footer: the last outcome."""
+        """Show the last outcome as a short message in the footer."""
         text = safe_text(text, limit=max(30, self.size.width * 2 // 3))
         when = f", {clock(time.time_ns() // 1_000_000)}" if glyph == "✓" else ""
         self._note = (time.monotonic(), [(f"{glyph} {text}".strip(), role), (when, "muted")])
         self.age()
 
     def note(self) -> list[Piece]:
-        """The message for the footer while it is news, else what holds all the time."""
+        """Return the last message while it is recent, else the permanent one."""
         said_at, pieces = self._note
         now, work = time.monotonic(), self.operator.work
         # What goes on is told all the time, but an answer to a key that was pressed meanwhile comes first.
@@ -301,7 +301,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         return [("∅ read-only; type ", "muted"), (":live", "accent bold"), (" to allow changes", "muted")]
 
     def action_tab(self, name: str) -> None:
-        """Switches to another screen."""
+        """Switch to another screen."""
         if name not in self.MODES:
             self.say(f"there is no screen for {name} yet", "muted", "∅")
             return
@@ -310,7 +310,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         _ = self.switch_mode(name)
 
     def show_jobs(self, queue: QueueRef, state: State | None = None) -> None:
-        """Switches to the jobs of a queue."""
+        """Switch to the jobs of a queue."""
         self.action_tab(JOBS)
 
         def choose() -> None:
@@ -322,12 +322,12 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.call_after_refresh(choose)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether a key may act: while a filter is typed, only what ends the console does."""
+        """Return whether a key may act: while a filter is typed, only the keys that quit do."""
         screen = self.screen_stack[-1] if self.screen_stack else None
         return action == "leave" or not isinstance(screen, FrameScreen) or not screen.is_filter_typed
 
     def action_do(self, action: str) -> None:
-        """Actions that work on every screen."""
+        """Run an action that works on every screen."""
         screen = self.screen
         if action == "quit":
             self.action_quit_or_back()
@@ -350,7 +350,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
                 self.ask(ContextScreen(self), lambda name: self.switch_context(name) if name else None)
 
     def ask(self, dialog: Dialog[T], answered: Callable[[T | None], None]) -> None:
-        """Opens a dialog; its answer is dealt with when the screen below is there again."""
+        """Open a dialog; its answer is handled when the screen below is visible again."""
 
         def later(answer: T | None) -> None:
             self.call_later(answered, answer)
@@ -358,7 +358,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         _ = self.push_screen(dialog, later)
 
     def _do(self, command: PaletteCommand | None) -> None:
-        """Does what was chosen, or says why it cannot be done."""
+        """Run the chosen action, or show why it is disabled."""
         if command is None:
             return
         if command.why_not:
@@ -367,7 +367,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             command.do()
 
     async def become(self, *, read_only: bool, until: float | None) -> None:
-        """Opens the same server again, so that it can be written to or cannot."""
+        """Open the same server again, live or read-only."""
         before, feeding = self.reader, self._feeding
         self.context = replace(self.context, read_only=read_only, live_until=until)
         self._reader = self._open()
@@ -376,7 +376,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self._each_frame(fresh=False)
 
     async def _leave(self, reader: AsyncReader | None, feeding: Worker[None] | None) -> None:
-        """Closes a reader once nothing reads with it."""
+        """Close a reader when no read uses it any more."""
         if feeding is not None:
             feeding.cancel()
             with contextlib.suppress(WorkerError):
@@ -385,7 +385,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             await reader.close()
 
     def switch_context(self, name: str) -> None:
-        """Looks at another server; production opens read-only."""
+        """Switch to another server; production opens read-only."""
         if self.busy:
             self.say(f"{self.busy} in progress: esc cancels it", "muted", "∅")
             return
@@ -416,7 +416,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.say(f"connected to {self.context.title}", "muted", "")
 
     async def _forget_screens(self) -> None:
-        """Begin anew on the first screen: nothing that was marked, filtered or opened belongs to another server."""
+        """Start again on the first screen: marks, filters and open pages belong to the server that was left."""
         with self.batch_update():  # an empty screen takes the place of the last one, and is not drawn
             while len(self.screen_stack) > 1:
                 await self.pop_screen()
@@ -429,38 +429,38 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             await self.remove_mode(_BETWEEN)
 
     def action_quit_or_back(self) -> None:
-        """Quits from a list; from elsewhere goes back first."""
+        """Quit from a list; from a page go back."""
         if len(self.screen_stack) > 1:
             self.back()
         else:
             self.exit(0)
 
     def open(self, screen: Screen[None]) -> None:
-        """Opens a screen over this one."""
+        """Open a screen over this one."""
         _ = self.push_screen(screen)  # not awaited: whoever opens it is a handler of the screen below
 
     def open_job(self, queue: QueueRef, job_id: str) -> None:
-        """Opens all about one job."""
+        """Open the page of a job."""
         from qdeck_console.screens.job import JobScreen
 
         self.open(JobScreen(self.current_mode, queue, job_id))
 
     def open_queue(self, queue: QueueRef) -> None:
-        """Opens all about one queue."""
+        """Open the page of a queue."""
         from qdeck_console.screens.queue import QueueScreen
 
         self.open(QueueScreen(queue))
 
     def open_temporary_queues(self) -> None:
-        """Opens the temporary queues."""
+        """Open the temporary queues."""
         from qdeck_console.screens.temporary import TemporaryQueuesScreen
 
         self.open(TemporaryQueuesScreen())
 
     def back(self) -> None:
-        """Closes the screen on top."""
+        """Close the top screen."""
         _ = self.pop_screen()  # not awaited: it may be the screen itself that asks
 
     def action_leave(self) -> None:
-        """Quits from anywhere."""
+        """Quit from any screen."""
         self.exit(0)

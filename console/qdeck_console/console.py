@@ -28,14 +28,14 @@ class Watching(Protocol):
     """A screen for the feed: its query, and where the result goes."""
 
     def to_read(self) -> Query[Any] | None:
-        """Return what the feed shall read for it, besides the queues."""
+        """Return the query that the feed reads for it besides the queues."""
 
     def show(self, feed_state: FeedState, *, fresh: bool = True) -> None:
-        """Show a picture."""
+        """Show a snapshot."""
 
 
 class Console(Session, Protocol):
-    """The app as screens see it: they never import it, nor the screens that it opens for them."""
+    """The interface of the app for its screens, which import neither the app nor other screens."""
 
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]]
     operator: Operator
@@ -59,19 +59,19 @@ class Console(Session, Protocol):
 
     @property
     def thresholds(self) -> Thresholds:
-        """Those of the context."""
+        """The thresholds of the context."""
 
     def ask(self, dialog: Dialog[Answer], answered: Callable[[Answer | None], None]) -> None:
-        """Open a dialog; its answer is dealt with when the screen below is there again."""
+        """Open a dialog; its answer is handled when the screen below is visible again."""
 
     def open(self, screen: Screen[None]) -> None:
         """Open a screen over this one."""
 
     def open_job(self, queue: QueueRef, job_id: str) -> None:
-        """Open all about one job."""
+        """Open the page of a job."""
 
     def open_queue(self, queue: QueueRef) -> None:
-        """Open all about one queue."""
+        """Open the page of a queue."""
 
     def open_temporary_queues(self) -> None:
         """Open the temporary queues."""
@@ -86,19 +86,19 @@ class Console(Session, Protocol):
         """Switch to another tab."""
 
     def action_do(self, action: str) -> None:
-        """Do an action that works on every screen."""
+        """Run an action that works on every screen."""
 
     def now_on_screen(self, screen: Watching) -> None:
-        """Read for a screen that came into sight, and show it what there is."""
+        """Read for a screen that became visible, and show it the newest snapshot."""
 
     def note(self) -> list[Piece]:
         """Return the message for the footer."""
 
     def toggle_freeze(self) -> None:
-        """Freeze what is shown, or let it go on."""
+        """Freeze the display, or resume it."""
 
     def switch_context(self, name: str) -> None:
-        """Look at another server."""
+        """Switch to another server."""
 
     def copy_to_clipboard(self, text: str) -> None:
         """Send text to the terminal's clipboard."""

@@ -1,4 +1,4 @@
-"""The servers that the console can look at, what is open on them, and for how long one may be written to."""
+"""The servers of the configuration, the one that is open, and how long it is live."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ class Contexts:
 
     @property
     def configured(self) -> Mapping[str, Configured]:
-        """Those that the file names."""
+        """The contexts of the file."""
         return {} if self._configuration is None else self._configuration.settings.contexts
 
     @property
     def configuration(self) -> Configuration | None:
-        """What was read, and from which file."""
+        """The configuration that was read, with its file."""
         return self._configuration
 
     def take_configuration(self, found: Configuration) -> None:
-        """Goes on with a configuration that was written anew."""
+        """Use a configuration that was just saved."""
         self._configuration = found
 
     @property
     def where(self) -> str:
-        """The file in words."""
+        """The file, for people."""
         return self._configuration.where if self._configuration is not None else "no configuration file was read"
 
     def find(self, name: str) -> Target:
-        """The server of a context; raises when there is none, or when a variable of its URL is not set."""
+        """Return the server of a context. Raise when it does not exist, or a variable of its URL is not set."""
         if self._configuration is None:
             raise LookupError("no configuration file was read")
         found = self._configuration.target(name)
@@ -55,7 +55,7 @@ class Contexts:
         return found
 
     def open(self, target: Target, cost: RequestCost, *, read_only: bool) -> AsyncReader:
-        """Open a server; what is returned is an `AsyncWriter` unless it is `read_only`."""
+        """Open a server, with an `AsyncWriter` unless it is `read_only`."""
         return self.reader(target, cost) if read_only else self.writer(target, cost)
 
     def reader(self, target: Target, cost: RequestCost) -> AsyncReader:
@@ -71,7 +71,7 @@ class Contexts:
         return AsyncWriter.at(target, on_request=cost.add)
 
     def describe(self, target: Target, *, read_only: bool, title: str | None = None) -> ShownContext:
-        """What the bar says about a server."""
+        """Return the description of a server for the bar."""
         seen = context_at(mask_url(target.url), title or target.name, read_only=read_only)
         locked = f"The context {target.name} has read_only = true." if target.read_only else ""
         return replace(seen, environment=target.environment.lower(), colour=target.colour or "", locked=locked)
@@ -84,12 +84,12 @@ def read_only_refusal(target: Target) -> NotAllowed:
 
 
 def opens_read_only(target: Target) -> bool:
-    """Return whether a server opens read-only, until the operator requests to write."""
+    """Return whether a server opens read-only, until the operator makes it live."""
     return target.read_only or target.is_production
 
 
 def live_entry(name: str, reason: str, now_ms: int, *, ends: bool = False) -> Activity:
-    """What the log of operations says when writing was opened, or closed."""
+    """Return the entry of the log of operations for a context that became live, or read-only."""
     from qdeck.admin import new_activity
 
     until = None if ends else now_ms + LIVE_S * 1000

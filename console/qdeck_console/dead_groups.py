@@ -66,7 +66,7 @@ class _Queue:
     groups: Groups = field(default_factory=lambda: Groups(groups=(), total=0, exact=False))
 
     def rest(self) -> None:
-        """End a reading."""
+        """End a read."""
         self.pace.rest(0.0 if self.is_counted else _UNCOUNTED_S)
 
 
@@ -83,7 +83,7 @@ class Triage:
         self._one = asyncio.Lock()
 
     async def go_on(self, snapshot: Snapshot) -> None:
-        """Read on for a moment."""
+        """Continue to read for a moment."""
         async with self._one:
             await self._look(snapshot)
 
@@ -170,7 +170,7 @@ class Triage:
             queue.rest()
 
     async def _read_on(self, queue: _Queue, now_ms: int, tick: float) -> bool:
-        """Read a queue for a moment; return whether all of it was read."""
+        """Read a queue for a moment; return whether it was read completely."""
         if queue.gathering is None and queue.is_counted and self._wanted.is_everything:
             # Queues count their dead letters by group: most need not be read at all.
             counted = await self._reader.queue_groups(queue.ref.name)

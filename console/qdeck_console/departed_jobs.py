@@ -1,4 +1,4 @@
-"""Where a job went that left the list under the cursor, and who removed it, as far as known."""
+"""What happened to a job that left the list under the cursor: its state now, and the operation, where known."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class GoneJob:
 
     @property
     def why(self) -> str:
-        """Its state now, in words."""
+        """The state of the job now, in words."""
         return self.code.words(self.data)
 
     @property
     def is_over(self) -> bool:
-        """Whether it was shown for long enough."""
+        """Whether it was shown long enough."""
         return time.monotonic() - self.noticed_at >= SHOWN_S
 
     def words(self, now_ms: int) -> str:

@@ -1,4 +1,4 @@
-"""The driver of the terminal: Textual's own, on a terminal that may vanish or stop reading at any moment.
+"""The driver of the terminal: Textual's own, for a terminal that may vanish or stop reading at any time.
 
 Textual writes from a thread, behind a short queue. A write that fails ends that thread, and one that waits for a
 terminal that does not read never comes back: in both cases the queue fills, and the app waits for it for ever, without
@@ -32,7 +32,7 @@ _ABORT: Final = b"\x18"  # ends a sequence that was written in part
 
 
 class TerminalFile:
-    """Where the driver writes to: what a terminal does not take within a moment is let go."""
+    """The file that the driver writes to: output that the terminal does not read in time is dropped."""
 
     def __init__(self, stream: IO[str], *, gone: Callable[[], None], back: Callable[[], None]) -> None:
         self._stream, self._gone, self._back = stream, gone, back
@@ -41,19 +41,19 @@ class TerminalFile:
         self._file = _opened_anew(stream.fileno())
 
     def fileno(self) -> int:
-        """Its number."""
+        """Return the number of the file."""
         return self._stream.fileno()
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return whether it is a terminal."""
         return self._stream.isatty()
 
     def write(self, text: str) -> None:
-        """Keeps a text until it is flushed."""
+        """Keep a text until it is flushed."""
         self._kept.append(text)
 
     def flush(self) -> None:
-        """Writes what was kept."""
+        """Write what was kept."""
         data = "".join(self._kept).encode("utf-8", "replace")
         self._kept.clear()
         if self._is_gone:
@@ -117,7 +117,7 @@ class TerminalDriver(LinuxDriver):
         super().write(data)
 
     def run_input_thread(self) -> None:
-        """Waits for keys until the app or the terminal ends."""
+        """Wait for keys until the app or the terminal ends."""
         try:
             super().run_input_thread()
         except OSError:

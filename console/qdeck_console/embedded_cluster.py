@@ -20,7 +20,7 @@ _START_S: Final = 20.0
 
 
 class EmbeddedCluster(Generic[Made]):
-    """Several servers that make one cluster. `make` starts one of them with the arguments that it is given."""
+    """Several servers that are one cluster. `make` starts a server with the given arguments."""
 
     def __init__(self, make: Callable[[Sequence[str]], Made], *, nodes: int = 3) -> None:
         self._make = make
@@ -36,11 +36,11 @@ class EmbeddedCluster(Generic[Made]):
 
     @property
     def url(self) -> str:
-        """The url for a client, with all servers."""
+        """The URL for a client, with all servers."""
         return "redis+cluster://" + ",".join(f"{HOST}:{node.port}" for node in self.nodes)
 
     def start(self) -> None:
-        """Starts the servers, gives each its part of the slots, and returns when they know each other."""
+        """Start the servers, assign each its slots, and wait until they know each other."""
         try:
             for at in range(self._count):
                 node = self.join()
@@ -68,7 +68,7 @@ class EmbeddedCluster(Generic[Made]):
         return node
 
     def wait(self) -> None:
-        """Returns when every server knows all the others and that all slots are served."""
+        """Wait until every server knows all others, and all slots are served."""
         last_moment = time.monotonic() + _START_S
         while not all(self._knows_all(node) for node in self.nodes):
             if time.monotonic() > last_moment:
@@ -76,7 +76,7 @@ class EmbeddedCluster(Generic[Made]):
             time.sleep(_PAUSE_S)
 
     def stop(self) -> None:
-        """Ends all servers."""
+        """End all servers."""
         for node in self.nodes:
             node.stop()
         self.nodes.clear()
@@ -87,7 +87,7 @@ class EmbeddedCluster(Generic[Made]):
 
 
 def ask(server: EmbeddedServer, *words: str | int) -> Any:
-    """One command to one server, without regard to whose slot it is for."""
+    """Send one command to one server, whichever slot it is for."""
     connection = ConnectionPool.from_url(server.url, protocol=2).make_connection()
     try:
         connection.send_command(*words)

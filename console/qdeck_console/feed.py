@@ -43,7 +43,7 @@ class Query(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedState:
-    """What is known of the deck, when it was read, and what is wrong with the connection, if anything."""
+    """The last snapshot, when it was read, and the problem of the connection, if any."""
 
     snapshot: Snapshot | None = None
     read_at: float = 0.0  # monotonic
@@ -75,7 +75,7 @@ class FeedState:
 
 
 class Feed:
-    """Reads pictures of one deck, one request at a time, and publishes each."""
+    """Reads snapshots of one server, one request at a time, and publishes each."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Feed:
                 continue
 
     async def _tick(self, started: float) -> float:
-        """Reads one picture; returns how long after its start the next one is due."""
+        """Read one snapshot; return how long after its start the next one is due."""
         try:
             snapshot = await self._look()
             query = self._query

@@ -1,4 +1,4 @@
-"""The queues of a picture with the findings on each, in the words of a list; the core alone finds them."""
+"""The queues of a snapshot, each with its findings from the core, in the words of a list."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Severity(IntEnum):
 
 
 class RowReason(NamedTuple):
-    """Why a queue is not fine."""
+    """A reason why a queue is not fine."""
 
     severity: Severity
     text: str
@@ -87,7 +87,7 @@ class Judged:
     by_ref: Mapping[QueueRef, JudgedQueue] = field(default_factory=lambda: MappingProxyType({}))
 
     def of(self, queue: QueueRef) -> JudgedQueue | None:
-        """One of them."""
+        """Return one of the queues."""
         return self.by_ref.get(queue)
 
 

@@ -52,7 +52,7 @@ class Insight:
 
 @dataclass(frozen=True, slots=True)
 class Looked(Pasts):
-    """The past of some queues, and one of them close up."""
+    """The history of some queues, and the details of one of them."""
 
     insight: Insight | None = None
 

@@ -42,11 +42,11 @@ class Session(Protocol):
 
     @property
     def latest(self) -> FeedState:
-        """The newest picture, frozen or not."""
+        """The newest snapshot, frozen or not."""
 
     @property
     def busy(self) -> str:
-        """The verb of what goes on; empty when nothing does."""
+        """The verb of the operation in progress; empty without one."""
 
     @property
     def is_over(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where the console runs: whether there is a terminal, what it can show, and what the bar says about the deck."""
+"""The terminal: whether there is one, what it can show, and the text of the bar about the server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fitting_theme(color_system: str | None) -> str:
 
 
 def context_at(address: str, title: str | None, *, read_only: bool) -> ShownContext:
-    """What the bar says about the deck on a server, whose URL is given without its password."""
+    """Return the text of the bar about a server, whose URL has no password."""
     from qdeck_console.presenters.frame import ShownContext
 
     parts = urlsplit(address)

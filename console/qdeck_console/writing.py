@@ -1,4 +1,4 @@
-"""Opening the deck for writing, and closing it again: production is opened for half an hour, with a reason."""
+"""Make a context live, and read-only again: production is live for half an hour, with a reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Note:
 
 
 class Writing:
-    """Whether this console may write, for how long, and whom it told."""
+    """Whether this console may write, for how long, and what it has logged."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -43,7 +43,7 @@ class Writing:
         return self._session.context.locked or ("server lost" if self._session.latest.is_lost else "")
 
     def ask(self) -> None:
-        """Opens writing; in production its name and a reason are asked for, and it ends by itself."""
+        """Make the context live. Production asks for its name and a reason, and is read-only again after a time."""
         why = self.why_not()
         if why:
             self._session.say(why, "muted", "∅")

@@ -1,1 +1,1 @@
-"""What the tests are built on: servers, a fault proxy, processes."""
+"""Servers, a fault proxy, processes and other helpers of the tests."""

@@ -1,4 +1,4 @@
-"""Agents in this process, and callers of their API."""
+"""Agents in this process, and clients of their API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUEUE = "demo:mail:actions"
 
 @dataclass
 class Answer:
-    """What the API answered."""
+    """A response of the API."""
 
     code: int
     text: str
@@ -38,7 +38,7 @@ class Answer:
 
 @dataclass
 class Running:
-    """An agent that runs in this loop, and what it told."""
+    """An agent that runs in this event loop, with its events."""
 
     agent: Agent
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -78,7 +78,7 @@ def _ask(address: str, path: str, method: str, headers: dict[str, str], body: by
 
 @asynccontextmanager
 async def running(url: str, **options: Any) -> AsyncIterator[Running]:
-    """An agent that serves its API on a free port."""
+    """Run an agent that serves its API on a free port."""
     options.setdefault("http", ListenAddress(port=0))
     options.setdefault("token", TOKEN)
     events: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""A worker in a thread of the test's process, with what it told."""
+"""A worker in a thread of the test's process, with its events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Beside:
-    """A worker that runs beside the test. It is ready when this returns."""
+    """A worker that runs in a thread of the test. It is ready when the constructor returns."""
 
     def __init__(self, app: App, queues: Mapping[str, int] | None = None, **more: Any) -> None:
         self.events: list[dict[str, Any]] = []
@@ -46,7 +46,7 @@ class Beside:
             await self.worker.app.aclose()
 
     def told(self, event: str) -> list[dict[str, Any]]:
-        """The events of one kind so far."""
+        """Return the events of one kind so far."""
         return [told for told in list(self.events) if told["event"] == event]
 
     def end(self, timeout_s: float = 30.0) -> None:

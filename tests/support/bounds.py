@@ -1,4 +1,4 @@
-"""What reading may ask of a server: the rule that finds an unbounded command, and all that reads: commands, screens."""
+"""The rule that finds unbounded commands, and all commands and screens that read a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOUNDED: Final = (b":groups", b"qdeck:schedules", b":state", b":metrics", b"qdec
 
 
 def too_much(words: list[bytes]) -> bool:
-    """Whether a command may answer with any number of entries."""
+    """Return whether the reply of a command may have any number of entries."""
     name = words[0].decode().upper()
     if len(words) > 1 and words[1].startswith(b"{qdeck:doctor}"):
         return False  # keys that nobody has: only whether it may be asked matters
@@ -44,7 +44,7 @@ def too_much(words: list[bytes]) -> bool:
 
 
 def unbounded(heard: Iterable[tuple[Any, str]]) -> list[bytes]:
-    """Those of the commands that may answer with any number of entries."""
+    """Return the commands whose reply may have any number of entries."""
     seen = [[word.encode("utf-8", "replace") for word in text.split(" ")] for _, text in heard]
     return sorted({b" ".join(words)[:110] for words in seen if too_much(words)})
 
@@ -56,7 +56,7 @@ LISTED: Final = 5000  # entries of a list: more than one call reads
 
 
 def read_commands(url: str, ids: Mapping[str, str]) -> None:
-    """Runs every command that reads, on what `support.breaking.fill` wrote; long lists up to a limit."""
+    """Run every command that reads, on the data of `support.breaking.fill`; long lists up to a limit."""
     for look in (*LOOKS, *PLANS):
         words = [word.format(id=ids[HEALTHY], other=ids[BROKEN]) for word in look]
         limit = ["--limit", str(LISTED)] if look in LISTS else []
@@ -65,7 +65,7 @@ def read_commands(url: str, ids: Mapping[str, str]) -> None:
 
 
 async def read_screens(url: str, job: str, queue: str = HEALTHY) -> None:
-    """Opens every screen of a console, filters its list, moves to the end and opens what is under the cursor."""
+    """Open every screen of a console, filter its list, move to the end and open the row under the cursor."""
     async with console(url, read_only=True) as pilot:
         app = app_of(pilot)
         for name, number in TABS.items():
@@ -104,7 +104,7 @@ async def _read_list(pilot: Pilot[int]) -> None:
 
 
 async def _refreshed(pilot: Pilot[int]) -> None:
-    """Waits for two refreshes: the second one began after what was pressed."""
+    """Wait for two refreshes: the second one began after the last key."""
     app = app_of(pilot)
     for _ in range(2):
         before = app.latest.snapshot

@@ -1,4 +1,4 @@
-"""Servers beside the embedded one that this machine may have, and certificates for those that speak TLS."""
+"""Other servers that this machine may have, and certificates for TLS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 @functools.cache
 def redis_binary() -> Path | None:
-    """A Redis server: `redis-server`, or the one in Debian's redis-tools, whose file's name decides what it is."""
+    """Return a Redis server: `redis-server`, or that of Debian's redis-tools, whose file name decides how it starts."""
     for name in ("redis-server", "redis-check-rdb"):
         found = shutil.which(name)
         if found is None:
@@ -26,7 +26,7 @@ def redis_binary() -> Path | None:
 
 
 class Certificate(NamedTuple):
-    """A throw-away authority and what it signed, for 127.0.0.1 and localhost."""
+    """A temporary certificate authority and the certificate that it signed, for 127.0.0.1 and localhost."""
 
     authority: Path
     chain: Path
@@ -34,7 +34,7 @@ class Certificate(NamedTuple):
 
 
 def make_certificate(directory: Path) -> Certificate:
-    """Makes an authority and a server's certificate with `openssl`, valid for a day."""
+    """Make an authority and a server's certificate with `openssl`, valid for a day."""
     ca, ca_key = directory / "ca.pem", directory / "ca.key"
     chain, key, wish, names = (directory / name for name in ("server.pem", "server.key", "server.csr", "names.cnf"))
     names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n", "utf-8")

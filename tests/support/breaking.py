@@ -1,4 +1,4 @@
-"""A server with one healthy queue and every stored field of all else, and what breaks these fields one by one."""
+"""A server with one healthy queue and every other kind of stored field, and broken values for each field."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SCORES: Final = ("inf", "-inf", "1e300", "-1e300", "-5", "0.5")
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One field with one value in it that no program of ours writes."""
+    """One field with a value that qdeck never writes."""
 
     key: bytes
     field: bytes | None
@@ -72,7 +72,7 @@ class Break:
 
 
 def fill(url: str, raw: redis.Redis) -> dict[str, str]:
-    """A healthy queue with an expired lease, another with jobs in every state, and all that is kept beside them."""
+    """Write a healthy queue with an expired lease, a queue with jobs in every state, and all other kinds of keys."""
     ids = {}
     for name in (HEALTHY, BROKEN):
         ids[name] = states(url, raw, name)
@@ -100,7 +100,7 @@ def fill(url: str, raw: redis.Redis) -> dict[str, str]:
 
 
 def _agents(deck: Writer) -> None:
-    """What agents leave: samples, the last report, since when its reasons hold, and their runs."""
+    """Write the data of agents: samples, the last report, since when its findings hold, and their runs."""
     rows, now = deck.snapshot().queues, time.time_ns() // 1_000_000
     for ago in (20_000, 10_000):
         deck.write(HistorySampler().take(rows, now - ago))
@@ -118,7 +118,7 @@ def _agents(deck: Writer) -> None:
 
 
 def deck_job() -> Any:
-    """The job of a schedule."""
+    """Return the job of a schedule."""
     from qdeck._engine import codec, transitions
 
     head = codec.JobHead(enqueued_ms=0, priority=100, retries=0, task="send")
@@ -126,7 +126,7 @@ def deck_job() -> Any:
 
 
 def states(url: str, raw: redis.Redis, queue: str) -> str:
-    """A queue with jobs in every state, one of them with an expired lease; returns the id of a dead letter."""
+    """Write a queue with jobs in every state, one of them with an expired lease; return the id of a dead letter."""
     yard = Yard(url, raw, queue)
     dead = yard.die(1, retries=2)
     yard.die(2)
@@ -148,7 +148,7 @@ def states(url: str, raw: redis.Redis, queue: str) -> str:
 
 
 def breaks(raw: Any, *, members: int = 1) -> Iterator[Break]:
-    """Every field of every key, but for those of the healthy queue, with every value that it must not have.
+    """Yield every field of every key, except for the healthy queue, with every value that it must not have.
 
     Of a sorted set as many members get another score; of what holds a JSON object, each of its fields another value.
     """
@@ -176,7 +176,7 @@ def breaks(raw: Any, *, members: int = 1) -> Iterator[Break]:
 
 
 def _inside(key: bytes, texts: dict[bytes, bytes]) -> Iterator[Break]:
-    """The fields of JSON objects; something that is none may stand before the object."""
+    """Yield the fields of JSON objects; other text may precede the object."""
     for field, text in sorted(texts.items()):
         before, brace, rest = text.partition(b"{")
         try:
@@ -192,7 +192,7 @@ def _inside(key: bytes, texts: dict[bytes, bytes]) -> Iterator[Break]:
 
 
 def whole_or_sample(every: Iterable[Break], one_in: int) -> list[Break]:
-    """About one of so many, the same in each run: of every field some, and every value for some field.
+    """Return a fixed sample: some values of every field, and every value for some field.
 
     With `QDECK_FUZZ=all` in the environment it is all of them.
     """
@@ -208,7 +208,7 @@ def whole_or_sample(every: Iterable[Break], one_in: int) -> list[Break]:
 
 
 def _group(one: Break) -> tuple[bytes, bytes | None, str, str]:
-    """What a sample takes some of: a field with its values, all scores of a member, all types of a key …"""
+    """Return the group from which a sample takes some: values of a field, scores of a member, types of a key …"""
     kind, _, rest = one.value.partition(" ")
     if kind == "object":
         return one.key, one.field, kind, rest.partition(" ")[0]
@@ -220,14 +220,14 @@ def _others(kind: str) -> list[str]:
 
 
 class Image:
-    """All keys of a server as they are now, to be put back."""
+    """All keys of a server at one moment, which can be restored."""
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
         self._kept = {key: (raw.dump(key), max(0, raw.pttl(key))) for key in raw.scan_iter(count=1000)}
 
     def put_back(self) -> None:
-        """Brings the server to what it was."""
+        """Restore the server."""
         pipe = self._raw.pipeline()
         pipe.flushdb()
         for key, (value, ttl) in self._kept.items():
@@ -237,7 +237,7 @@ class Image:
 
 @contextmanager
 def broken(raw: Any, image: Image, *some: Break) -> Iterator[None]:
-    """These fields with their values, and the server as it was again in the end."""
+    """Break these fields while the block runs, then restore the server."""
     try:
         for one in some:
             _write(raw, raw.type(one.key).decode(), one)
@@ -279,7 +279,7 @@ def _write(raw: Any, kind: str, one: Break) -> None:
 
 
 def _exchange(raw: Any, kind: str, one: Break) -> None:
-    """Another entry in the place of one."""
+    """Replace one entry by another."""
     if kind == "list":
         raw.lset(one.key, raw.lpos(one.key, one.field), one.raw)
     else:

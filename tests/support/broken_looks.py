@@ -1,4 +1,4 @@
-"""What the commands that read say of a healthy queue, to be compared before and after something beside it broke."""
+"""The output of reading commands about a healthy queue, to compare before and after another key broke."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AGES: Final = re.compile(r"\b\d+[smhd]\b")
 
 
 def look(url: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Said:
-    """One command with --json."""
+    """Run one command with --json."""
     capsys.readouterr()
     code = main([*words, "--json", "--url", url])
     out, told = capsys.readouterr()
@@ -44,12 +44,12 @@ def look(url: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> 
 
 
 def is_no_crash(told: str) -> bool:
-    """Whether nothing of an exception of ours was written."""
+    """Return whether the output has no traceback of qdeck."""
     return "Error: " not in told.replace("TimeoutError: ", "") and "Traceback" not in told.replace("traceback", "")
 
 
 def healthy(document: Any) -> Any:
-    """What a document says of the healthy queue, without what passes with time and sums over all queues."""
+    """Return the part of a document about the healthy queue, without ages, rates and sums over all queues."""
     if isinstance(document, list):
         return [healthy(one) for one in document if not isinstance(one, dict) or _is_healthy(one)]
     if isinstance(document, str):

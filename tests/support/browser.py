@@ -25,7 +25,7 @@ _KEYS = {"enter": ("Enter", 13, "\r"), "tab": ("Tab", 9, ""), "escape": ("Escape
 
 
 class Page:
-    """A page of the browser: what it requests, what it gets over its WebSockets, and what it complains of."""
+    """A page of the browser: its requests, the frames of its WebSockets, and its errors."""
 
     def __init__(self, websocket: aiohttp.ClientWebSocketResponse) -> None:
         self._websocket = websocket
@@ -36,7 +36,7 @@ class Page:
         self.drawn = b""
 
     async def listen(self) -> None:
-        """Takes in what the browser tells."""
+        """Receive the events of the browser."""
         async for message in self._websocket:
             told = message.json()
             if "id" in told:
@@ -99,7 +99,7 @@ class Page:
                 await asyncio.sleep(0.05)
 
     def text(self, since: int = 0) -> str:
-        """What was drawn, without colours; moves of the cursor are blanks."""
+        """Return the drawn text without colours; cursor moves are blanks."""
         told = re.sub(rb"\x1b\[[\d;]*m", b"", self.drawn[since:])
         return re.sub(rb"\x1b\[[?\d;]*[A-Za-z]", b" ", told).decode("utf-8", "replace")
 
@@ -109,7 +109,7 @@ class Page:
 
 @contextlib.asynccontextmanager
 async def browsing(folder: Path, size: tuple[int, int] = (1280, 800)) -> AsyncIterator[Page]:
-    """A browser with one empty page of that many pixels."""
+    """Start a browser with one empty page of this size in pixels."""
     assert CHROMIUM is not None
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context((folder / "stderr").open("wb"))

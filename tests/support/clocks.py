@@ -19,7 +19,7 @@ NEEDS_FAKETIME: Final = pytest.mark.skipif(_LIBRARY is None, reason="needs libfa
 
 
 class Clock:
-    """The clock of one server, so many seconds ahead of the machine's."""
+    """The clock of one server, some seconds ahead of the machine's."""
 
     def __init__(self, folder: Path, ahead_s: int = 0) -> None:
         self._file = folder / "clock"

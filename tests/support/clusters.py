@@ -22,7 +22,7 @@ MASTER = "mymaster"
 
 
 class Cluster(EmbeddedCluster[Server]):
-    """An embedded cluster that can be hurt."""
+    """An embedded cluster with servers that a test can stop."""
 
     def __init__(
         self, *, nodes: int = 3, args: Sequence[str] = (), binary: Path | None = None, password: str | None = None
@@ -33,7 +33,7 @@ class Cluster(EmbeddedCluster[Server]):
         super().__init__(make, nodes=nodes)
 
     def follow(self, master: Server) -> Server:
-        """Starts a replica of one of the servers."""
+        """Start a replica of one of the servers."""
         name = ask(master, "CLUSTER", "MYID")
         node = self.join()
         ask(node, "CLUSTER", "MEET", HOST, master.port)
@@ -42,14 +42,14 @@ class Cluster(EmbeddedCluster[Server]):
         return node
 
     def owner(self, slot: int) -> Server:
-        """The node that has a slot."""
+        """Return the node that has a slot."""
         for first, last, master, *_ in ask(self.nodes[0], "CLUSTER", "SLOTS"):
             if first <= slot <= last:
                 return next(node for node in self.nodes if node.port == master[1])
         raise AssertionError(f"nobody has slot {slot}")
 
     def move_slot(self, slot: int, to: Server, *, pause_s: float = 0.0, most: int = 10) -> int:
-        """Moves a slot as the servers' own tool does, key by key while clients work; returns how many keys."""
+        """Move a slot as the servers' own tool does, key by key while clients work; return how many keys."""
         source = self.owner(slot)
         if source is to:
             return 0
@@ -66,14 +66,14 @@ class Cluster(EmbeddedCluster[Server]):
         return moved
 
     def flush(self) -> None:
-        """Empties all nodes, data and scripts."""
+        """Empty all nodes, data and scripts."""
         for node in self.nodes:
             ask(node, "FLUSHALL")
             ask(node, "SCRIPT", "FLUSH")
 
 
 def queue_slot(queue: str) -> int:
-    """The slot of a queue."""
+    """Return the slot of a queue."""
     return int(key_slot(b"{%b}" % queue.encode()))
 
 
@@ -146,11 +146,11 @@ class Trio:
 
     @property
     def url(self) -> str:
-        """The url for a client, with all Sentinels."""
+        """The URL for a client, with all Sentinels."""
         return "redis+sentinel://" + ",".join(f"{HOST}:{one.port}" for one in self.sentinels) + f"/{MASTER}/0"
 
     def stop(self) -> None:
-        """Ends all of them."""
+        """End all servers."""
         for one in (*self.sentinels, *self.servers):
             one.stop()
 
@@ -160,7 +160,7 @@ class Trio:
         return next(one for one in self.servers if one.port == port)
 
     def replicas(self) -> list[Server]:
-        """The others."""
+        """The replicas."""
         master = self.master()
         return [one for one in self.servers if one is not master]
 
@@ -191,7 +191,7 @@ class Trio:
 
 
 def replicas_of(server: EmbeddedServer) -> int:
-    """How many replicas are connected to a server and up to date."""
+    """Return how many replicas are connected to a server and up to date."""
     return str(ask(server, "INFO", "replication")).count("state=online")
 
 

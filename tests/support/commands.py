@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Ran(NamedTuple):
-    """What a command left: its exit code and what it wrote to both streams."""
+    """The result of a command: its exit code, stdout and stderr."""
 
     code: int
     out: str
@@ -24,12 +24,12 @@ class Ran(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """Its one document."""
+        """The JSON document on stdout."""
         return json.loads(self.out)
 
 
 def runner(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """A function that runs `qdeck` with these arguments."""
+    """Return a function that runs `qdeck` with given arguments."""
 
     def run(*args: str) -> Ran:
         code = main(args)
@@ -40,6 +40,6 @@ def runner(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 
 
 def write_trusted(file: Path, text: str) -> None:
-    """Writes a configuration that is read in its directory, because its user trusts it."""
+    """Write a configuration and trust it, so that it is read in its directory."""
     file.write_text(text, "utf-8")
     trusted_files.add(file, file.read_bytes())

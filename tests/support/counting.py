@@ -1,4 +1,4 @@
-"""A proxy that counts what passes: connections, requests, and round trips."""
+"""A proxy that counts connections, requests and round trips."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Request:
 
 @dataclass(slots=True)
 class _Talk:
-    """One connection: requests have the form of replies, hence one parser reads both."""
+    """One connection. Requests have the form of replies, so one parser reads both."""
 
     sent: hiredis.Reader = field(default_factory=hiredis.Reader)
     answered: hiredis.Reader = field(default_factory=hiredis.Reader)
@@ -37,7 +37,7 @@ class _Talk:
 
 
 class CountingProxy(FaultProxy):
-    """Notes each request. A round trip begins with what a client sends when it waits for nothing."""
+    """A proxy that records each request. A round trip begins with a request sent while no reply is awaited."""
 
     def __init__(self, port: int, *, host: str = HOST, target_url: str = "") -> None:
         super().__init__(port, host=host, target_url=target_url)
@@ -47,12 +47,12 @@ class CountingProxy(FaultProxy):
 
     @classmethod
     def before(cls, url: str) -> Self:
-        """A proxy in front of the server of a url."""
+        """Start a proxy in front of the server of a URL."""
         target = urlsplit(url)
         return cls(target.port or 6379, host=target.hostname or HOST, target_url=url)
 
     def requests(self, start: int = 0) -> list[Request]:
-        """What was sent so far, in order, from one of them on."""
+        """Return the requests so far, in order, from a position on."""
         with self._lock:
             return self._requests[start:]
 

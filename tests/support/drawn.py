@@ -59,7 +59,7 @@ _TEMPORARY: Final = "{qdeck:messages}"
 
 
 def paint_all(url: str, raw: redis.Redis) -> None:
-    """Put the demo's queues on a server, those of other systems, odd words and temporary queues."""
+    """Write the demo's queues to a server, with those of other systems, odd texts and temporary queues."""
     paint(url, raw)
     with still_time():
         others.seed_others(url, 1)
@@ -88,7 +88,7 @@ def _odd_words(past: Past) -> None:
 
 
 def _temporary(raw: redis.Redis) -> None:
-    """Temporary queues of two tasks, and one that nobody owns."""
+    """Write temporary queues of two tasks, and an orphaned one."""
     for number, (task, kind, minutes, bytes_) in enumerate((
         ("task-17", "responses", 4, 300), ("task-17", "callbacks", 50, 9_000), ("作業-4", "callbacks", -3, 40),
     )):  # fmt: skip
@@ -103,13 +103,13 @@ def _temporary(raw: redis.Redis) -> None:
 
 
 class LosingReader(StillReader):
-    """A client whose server goes away when it is told to: one try fails, and the next one does not come."""
+    """A client that loses its server on demand: one attempt fails, and no other one is made."""
 
     lost = False
     refused = False
 
     async def run(self, program: Any) -> Any:
-        """Read, or fail as a server does that refuses."""
+        """Read, or fail as if the server refused the connection."""
         if self.lost:
             if self.refused:
                 await asyncio.Event().wait()
@@ -127,7 +127,7 @@ class Console:
         self._size = tuple(app.size)
 
     async def press(self, *keys: str) -> None:
-        """Press keys at the first size, and wait until what they bring about is drawn. What the last one says stays."""
+        """Press keys at the first size, and wait until their effect is drawn. The notice of the last one stays."""
         if tuple(self._app.size) != self._size:
             await self._pilot.resize_terminal(*self._size)
             await self.settle()
@@ -141,7 +141,7 @@ class Console:
             self._app._note = (float("inf"), self._app._note[1])
 
     async def call(self, words: str) -> None:
-        """Do a command by its name, as if it had been typed after `:`."""
+        """Run a command by its name, as if it had been typed after `:`."""
         await self.press("colon")
         field = self._app.focused
         assert isinstance(field, Input)
@@ -159,7 +159,7 @@ class Console:
         await self.settle()
 
     async def settle(self, looks: int = 1) -> None:
-        """Wait until the screen has all that it reads, and reading again so often changes nothing."""
+        """Wait until the screen has all its data, and further refreshes change nothing."""
         for field in (*self._app.screen.query(Input), *self._app.screen.query(TextArea)):
             field.cursor_blink = False
         if self._reader.lost:
@@ -175,7 +175,7 @@ class Console:
             shown, same = now, same + 1 if now == shown else 0
 
     async def lose(self) -> None:
-        """Let the server refuse. It is tried once: what is tried again would count on."""
+        """Let the server refuse connections. One attempt is made, because a retry would change the counter."""
         self._reader.lost = True
         self._app.feed.poke()
         await self.settle()
@@ -200,7 +200,7 @@ class Console:
         return tuple(Row.of(strip) for strip in strips_of(self._app.screen))
 
     def text(self) -> str:
-        """Return what is to be read now."""
+        """Return the text on screen."""
         return "\n".join(row.text for row in self._rows())
 
 

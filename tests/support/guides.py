@@ -56,7 +56,7 @@ READ_ONLY_KINDS: Final = frozenset({"text", "console", "ini"})
 
 
 class Step(NamedTuple):
-    """A line or a block of a page, with what the page says comes of it."""
+    """A line or a block of a page, with the result that the page states."""
 
     heading: str
     kind: str
@@ -92,7 +92,7 @@ def _lines(heading: str, block: str) -> Iterator[Step]:
 
 
 class _Beside:
-    """A command that runs while others are run, and its output."""
+    """A command that runs in the background, and its output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -144,7 +144,7 @@ class Guide:
             assert step.kind in READ_ONLY_KINDS, f"{step.heading}: a block of {step.kind or 'no language'}"
 
     def end(self) -> None:
-        """Stop what still runs, as an operator does; each has to end well."""
+        """Stop the commands in the background, as an operator does; each has to end well."""
         while self._beside:
             one = self._beside.pop()
             one.process.send_signal(signal.SIGTERM)
@@ -152,7 +152,7 @@ class Guide:
             assert code == 0, "".join(one.told)
 
     def kill(self) -> None:
-        """Stop what is left after a failure."""
+        """Kill the commands that are left after a failure."""
         for one in self._beside:
             one.process.kill()
             one.close(10)
@@ -252,7 +252,7 @@ def _without_a_terminal(line: str) -> str:
 
 
 def _is_of_the_repository(line: str) -> bool:
-    """Whether a line is for the repository or installs qdeck. It is not run, but what it names has to be there."""
+    """Return whether a line is for the repository or installs qdeck. It is not run, but its files have to exist."""
     words = shlex.split(line)
     if words[0] == "make":
         known = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Text that wants to take a terminal over, or to look like other text."""
+"""Text that attacks a terminal, or imitates other text."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ RAW = {
 
 
 def corpus() -> list[bytes]:
-    """All of it as bytes."""
+    """Return all of it as bytes."""
     return [text.encode("utf-8", "surrogatepass") for text in HOSTILE.values()] + list(RAW.values())
 
 
 def poison(raw: redis.Redis, queue: str = QUEUE) -> None:
-    """Fills a server with it: names, every field of jobs in every state, workers, schedules, what operators did."""
+    """Write it to a server: names, every field of jobs in every state, workers, schedules, the log of operations."""
     now = time.time_ns() // 1_000_000
     states = ("ready", "delayed", "blocked", "running", "dead_letter", "done", "cancelled")
     key = b"{" + queue.encode() + b"}:"
@@ -116,7 +116,7 @@ IGNORED = {
 
 
 def is_clean(text: str) -> bool:
-    """Whether a terminal can only show the text."""
+    """Return whether a terminal only shows the text and does not act on it."""
     return all(
         unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"} and ord(char) not in IGNORED
         for char in text

@@ -1,4 +1,4 @@
-"""What the pages of the documentation promise, read from their Markdown."""
+"""The tables of the documentation, read from their Markdown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 def tables(path: Path, heading: str) -> list[list[str]]:
-    """The rows of the tables below a heading, as lists of cells."""
+    """Return the rows of the tables below a heading, as lists of cells."""
     part = path.read_text("utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in part.splitlines() if line.startswith("|")]
     cells = [[cell.strip().replace(r"\|", "|") for cell in _CELL.split(line)[1:-1]] for line in lines]
@@ -30,7 +30,7 @@ def tables(path: Path, heading: str) -> list[list[str]]:
 
 
 def commands() -> list[Row]:
-    """The commands that look and that act, with the shape of their JSON and the exit codes that mean something."""
+    """Return the commands that read and that write, with the shape of their JSON and their exit codes."""
     rows = [row for heading in ("Commands that read", "Commands that act") for row in tables(COMMANDS, heading)]
     return [
         Row(row[0].strip("`").removeprefix("qdeck "), row[2], tuple(int(n) for n in re.findall(r"\b\d\b", row[3])))
@@ -39,7 +39,7 @@ def commands() -> list[Row]:
 
 
 def shapes(text: str) -> list[Shape]:
-    """The shapes that a cell promises: of `a or b` one has to fit. Named ones are those of the page."""
+    """Return the shapes in a cell: of `a or b` one has to fit. Named shapes are on the page."""
     named = {row[0]: read_shape(row[1].strip("`")) for row in tables(COMMANDS, "Shapes")}
 
     def one(words: str) -> Shape:
@@ -84,7 +84,7 @@ def _shape(tokens: list[str]) -> tuple[Shape, list[str]]:
 
 
 def misfits(value: Any, shape: Shape, path: str = "") -> list[str]:
-    """Where a value lacks what its shape promises. What is null has no fields to look for."""
+    """Return the fields of a shape that a value lacks. A null value lacks none."""
     if shape is None or value is None:
         return []
     if isinstance(shape, list):

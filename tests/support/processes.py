@@ -1,4 +1,4 @@
-"""Python subprocesses for the tests: to be killed or frozen at any moment, and never to outlive their test."""
+"""Python subprocesses for the tests, which can be killed or frozen at any time and never outlive their test."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ class PythonProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is that of its group too."""
+        """The process id, and the id of the process group."""
         return self._popen.pid
 
     @property
     def code(self) -> int | None:
-        """How it ended: the exit code, minus the signal, or None while it runs."""
+        """The exit code, or minus the signal that ended it; None while it runs."""
         return self._popen.poll()
 
     @property
     def output(self) -> str:
-        """All that it wrote so far, for a message of a failed test."""
+        """The output so far, for the message of a failed test."""
         return "\n".join([*self.stdout, "--- stderr", *self.stderr])
 
     def signal(self, number: int) -> None:
-        """Send it (alone, not its children) a signal."""
+        """Send a signal to the process, but not to its children."""
         self._popen.send_signal(number)
 
     def kill9(self) -> None:
@@ -92,14 +92,14 @@ class PythonProcess:
         self._popen.terminate()
 
     def wait(self, timeout_s: float = 20.0) -> int:
-        """Wait for its end and for all of its output; give the exit code."""
+        """Wait for its end and for all its output; return the exit code."""
         code = self._popen.wait(timeout_s)
         for reader in self._readers:
             reader.join(timeout_s)
         return code
 
     def wait_for(self, text: str, timeout_s: float = 40.0) -> str:
-        """Wait until a line (of either stream) holds the text, and give that line; fail when it ends without."""
+        """Wait for a line of either stream with the text, and return it; fail if the process ends before."""
         last_moment = time.monotonic() + timeout_s
         with self._changed:
             while True:

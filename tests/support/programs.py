@@ -1,4 +1,4 @@
-"""Programs run step by step: each thing that one yields can be looked at, held back or changed."""
+"""Programs run step by step: each command that one yields can be inspected, delayed or changed."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Side(StrEnum):
 
 
 class Then(StrEnum):
-    """What the client sees after something of its was dropped."""
+    """What happens to the connection after a request or reply was dropped."""
 
     RESET = "reset"  # the connection breaks: an error at once
     SILENCE = "silence"  # nothing comes any more: the client's time-out decides
@@ -43,7 +43,7 @@ class _Fault(StrEnum):
 
 @dataclass(slots=True)
 class _Rule:
-    """A fault that waits for bytes which match, on any connection, `left` times more."""
+    """A fault that waits for matching bytes on any connection, `left` more times."""
 
     fault: _Fault
     containing: bytes
@@ -65,7 +65,7 @@ class _Link:
 
 @dataclass(slots=True)
 class _State:
-    """What is in force now; only the proxy's own thread changes it."""
+    """The faults in force; only the proxy's thread changes them."""
 
     latency_s: dict[Side, float] = field(default_factory=lambda: dict.fromkeys(Side, 0.0))
     held: set[Side] = field(default_factory=set)
@@ -114,7 +114,7 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        """The server's url with the proxy's port."""
+        """The server's URL with the proxy's port."""
         host, port = self._named
         return self._target_url.replace(f"{host}:{port}", f"{HOST}:{self._port}")
 
@@ -125,7 +125,7 @@ class FaultProxy:
 
     @property
     def hits(self) -> int:
-        """How many of the one-shot faults have struck so far."""
+        """How many of the one-shot faults have happened so far."""
         return self._hits
 
     def wait_hit(self, count: int = 1, timeout_s: float = 10.0) -> None:
@@ -177,7 +177,7 @@ class FaultProxy:
         self._do(lambda: self._for_all(self._part))
 
     def retarget(self, port: int) -> None:
-        """Lead to another server from now on, as a name does after a failover: the connections to the old one break."""
+        """Connect to another server from now on, as a name does after a failover; old connections break."""
 
         def change() -> None:
             self._target = (self._target[0], port)
@@ -299,7 +299,7 @@ class FaultProxy:
             self._break(link)  # one end broke: the other learns of it
 
     def _filter(self, link: _Link, side: Side, chunk: bytes) -> bytes:
-        """What of the chunk goes on."""
+        """Return the part of the chunk that is passed on."""
         if side in self._state.losing or link.silent:
             link.lost = True
             return b""
@@ -378,7 +378,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 def fault_proxies() -> Iterator[Callable[[str], FaultProxy]]:
-    """Yield a function that puts a proxy in front of the server of a url; all end with the generator."""
+    """Yield a function that starts a proxy in front of the server of a URL; all end with the generator."""
     with contextlib.ExitStack() as stack:
 
         def make(url: str) -> FaultProxy:

@@ -1,4 +1,4 @@
-"""A job as a filter sees it."""
+"""A job record for filters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOUR = 3_600_000
 
 @dataclass(kw_only=True)
 class Job:
-    """A record; `reads` counts how often its payload was asked for."""
+    """A record; `reads` counts how often its payload was read."""
 
     id: str = "01J"
     name: str | None = "CloneUrl(42)"

@@ -1,4 +1,4 @@
-"""Users on a test's server who get their rights from the published lines, and what they were refused."""
+"""Users with the published rights on a test's server, and the commands that they were refused."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ HOUR_MS: Final = 3_600_000
 
 @dataclass(slots=True)
 class Scene:
-    """What was put on the server, by the names that a test uses for it."""
+    """The contents of the server, by the names that a test uses."""
 
     ready: str = ""
     delayed: str = ""
@@ -39,7 +39,7 @@ class Scene:
     temporary: str = ""
 
     def words(self) -> dict[str, str]:
-        """What stands for it on a command line: `$ID` is a dead letter, the others are named after their state."""
+        """Return the variables of command lines: `$ID` is a dead letter, the others are named after their state."""
         found = {name.upper(): value for name in self.__slots__ if isinstance(value := getattr(self, name), str)}
         return found | {"ID": self.dead[0], "WORKER": WORKER, "TASK": TASK, "QUEUE": QUEUE}
 
@@ -76,7 +76,7 @@ def _now_ms() -> int:
 
 
 def make_scene(url: str, raw: redis.Redis) -> Scene:
-    """Puts it all on an empty server."""
+    """Write the scene to an empty server."""
     scene = Scene()
     with Writer(url) as deck:
         maker = _Maker(deck, raw)

@@ -28,23 +28,23 @@ MAIL, SEARCH, HOOKS = "demo:dev:mail:actions", "demo:dev:search:actions", "demo:
 
 
 def lines(app: ConsoleApp) -> list[str]:
-    """The screen as an operator reads it."""
+    """Return the lines of the screen."""
     return ["".join(part.text for part in strip) for strip in strips_of(app.screen)]
 
 
 def text(app: ConsoleApp) -> str:
-    """The same as one text."""
+    """Return the screen as one text."""
     return "\n".join(line.rstrip() for line in lines(app))
 
 
 def app_of(pilot: Pilot[int]) -> ConsoleApp:
-    """The app that a pilot drives."""
+    """Return the app that a pilot drives."""
     assert isinstance(pilot.app, ConsoleApp)
     return pilot.app
 
 
 async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 40.0) -> str:
-    """Waits until the screen shows a text, or something is so; returns the screen."""
+    """Wait until the screen shows a text, or a condition holds; return the screen."""
     app = app_of(pilot)
     last_moment = time.monotonic() + seconds
     while True:
@@ -56,19 +56,19 @@ async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: fl
 
 
 def app_on(url: str, *, title: str = "demo", read_only: bool = False, **target: Any) -> ConsoleApp:
-    """A console on a server, not yet run; `target` is what a context may say of it."""
+    """Return a console on a server, not started; `target` has the settings of a context."""
     contexts = Contexts(Target(url=url, **{"adapters": (NATIVE,), **target}))
     return app_in(contexts, title=title, read_only=read_only)
 
 
 def app_in(contexts: Contexts, *, title: str | None = None, read_only: bool = False) -> ConsoleApp:
-    """A console on the context that is chosen, not yet run."""
+    """Return a console on the chosen context, not started."""
     return ConsoleApp(contexts, contexts.describe(contexts.target, read_only=read_only, title=title))
 
 
 @contextlib.asynccontextmanager
 async def shown(app: ConsoleApp, size: tuple[int, int] = (160, 48)) -> AsyncIterator[Pilot[int]]:
-    """An app from its first picture on."""
+    """Run an app and wait for its first frame."""
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: app.shown.snapshot is not None)
         await pilot.pause(0.05)
@@ -77,14 +77,14 @@ async def shown(app: ConsoleApp, size: tuple[int, int] = (160, 48)) -> AsyncIter
 
 @contextlib.asynccontextmanager
 async def console(url: str, *keys: str, size: tuple[int, int] = (160, 48), **options: Any) -> AsyncIterator[Pilot[int]]:
-    """A console on a server, after some keys; `options` are those of `app_on`."""
+    """Run a console on a server and press some keys; `options` are those of `app_on`."""
     async with shown(app_on(url, **options), size) as pilot:
         await pilot.press(*keys)
         yield pilot
 
 
 def contexts_of(file: Path, text: str, name: str) -> Contexts:
-    """The contexts of a configuration, which is written to a file; one of them is the one to look at."""
+    """Return the contexts of a configuration, which is written to a file; one of them is chosen."""
     file.write_text(text)
     file.chmod(0o600)
     found = load_configuration(file)
@@ -94,7 +94,7 @@ def contexts_of(file: Path, text: str, name: str) -> Contexts:
 
 
 async def dry_run(pilot: Pilot[int], wanted: str) -> PurgeScreen:
-    """On Purge, a dry run that takes whatever is ready, until it says what would be purged."""
+    """Run a dry run on Purge that selects all ready jobs, and wait for its result."""
     await until(pilot, "no plan yet")
     screen = app_of(pilot).screen
     assert isinstance(screen, PurgeScreen)
@@ -105,7 +105,7 @@ async def dry_run(pilot: Pilot[int], wanted: str) -> PurgeScreen:
 
 
 async def command(pilot: Pilot[int], words: str) -> None:
-    """Calls a command by its name, as if it had been typed after `:`."""
+    """Run a command by its name, as if it had been typed after `:`."""
     app = app_of(pilot)
     await pilot.press("colon")
     await until(pilot, lambda: bool(app.screen.query("#words")) and app.focused is not None)
@@ -115,7 +115,7 @@ async def command(pilot: Pilot[int], words: str) -> None:
 
 
 def run(url: str, op: transitions.Transition[transitions.T]) -> transitions.T:
-    """One step on a queue."""
+    """Run one transition on a queue."""
     client = SyncClient(Writer(url).endpoint)
     try:
         return client.run(programs.call(op))
@@ -126,14 +126,14 @@ def run(url: str, op: transitions.Transition[transitions.T]) -> transitions.T:
 def claim(
     url: str, queue: str, free_slots: int = 1, worker: str = "wrk-1", lease_ms: int = 60_000
 ) -> list[transitions.ClaimedJob]:
-    """A worker takes jobs."""
+    """Claim jobs as a worker."""
     return run(
         url, transitions.poll(queue, worker, time.time_ns() // 1000, free_slots=free_slots, lease_ms=lease_ms)
     ).jobs
 
 
 def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
-    """Makes dead letters that died by themselves, one for each event; nothing else may be ready there."""
+    """Make dead letters, one for each event; the queue must have no other ready jobs."""
     with Writer(url) as deck:
         for number in range(len(events)):
             deck.enqueue(queue, "deliver", [number], {"tenant": "acme"}, retries=0)
@@ -148,13 +148,13 @@ def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
 
 
 def row(url: str, queue: str) -> QueueRow:
-    """A queue in numbers."""
+    """Return the row of a queue."""
     with Writer(url) as deck:
         return next(row for row in deck.snapshot().queues if queue in (row.name, str(row.ref)))
 
 
 def fill(url: str) -> None:
-    """A paused queue with a backlog, one with dead letters and one with a stuck job."""
+    """Write a paused queue with a backlog, one with dead letters and one with a stuck job."""
     with Writer(url) as deck:
         for _ in range(40):
             deck.enqueue(SEARCH, "reindex", [1])

@@ -1,4 +1,4 @@
-"""`qdeck activity`: who did what, when, to how many, and until when it can be undone."""
+"""`qdeck activity`: show the log of operations."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ NOT_CHANGED: Final = 1  # the exit code of a command that showed what it would d
 
 
 def agrees(question: str) -> bool:
-    """Ask at a terminal whether to go on. Without one, with `--json` and where nothing may be written: no."""
+    """Ask at a terminal whether to continue. Without one, with `--json` or on a read-only server, return no."""
     given = settings()
     if given.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False

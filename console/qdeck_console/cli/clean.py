@@ -1,4 +1,4 @@
-"""`qdeck clean`: removes the temporary queues of a task, or orphaned ones."""
+"""`qdeck clean`: remove the temporary queues of a task, or orphaned ones."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _show(report: CleanReport, task_id: str | None, idle: int | None) -> None:
 
 
 def _cleaning(task_id: str | None, idle: int | None, *, dry_run: bool) -> Cleaning:
-    """What to clean. Without named adapters: what is registered, and the lists of a task."""
+    """Return the cleaning. Without --adapter it is for registered queues and the lists of a task."""
     from qdeck.messages import OrphanCleaning, TaskCleaning
 
     named = settings().adapters

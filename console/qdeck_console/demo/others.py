@@ -1,4 +1,4 @@
-"""Four systems of other makers on the demo's server, each with a small writer that does what its own programs do."""
+"""Four other queue systems on the demo's server, each with a small writer that acts like its programs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Server:
         self._client = redis.Redis.from_url(url)
 
     def send(self, *calls: Call) -> list[Any]:
-        """Commands in one round trip."""
+        """Send commands in one round trip."""
         pipeline = self._client.pipeline(transaction=False)
         for call in calls:
             pipeline.execute_command(*call)
@@ -76,12 +76,12 @@ class Server:
 
 
 def ruby(at: float) -> str:
-    """A moment as Ruby's `Time#to_s` writes it."""
+    """Return a time as Ruby's `Time#to_s` writes it."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S +0000")
 
 
 def iso(at: float) -> str:
-    """A moment as Python's `isoformat` writes it."""
+    """Return a time as Python's `isoformat` writes it."""
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
@@ -92,7 +92,7 @@ class DemoVmPooler:
         self._server, self._rng = server, rng
 
     def seed(self) -> None:
-        """Pools with machines of every state, requests, dead letters; one machine that never gets ready."""
+        """Write pools with machines of every state, requests and dead letters; one machine never becomes ready."""
         now = time.time()
         calls: list[Call] = [("SADD", "vmpooler__pools", *POOLS)]
         for pool, size in POOLS.items():
@@ -124,7 +124,7 @@ class DemoVmPooler:
         self._server.send(*calls)
 
     def tick(self) -> None:
-        """One machine goes on, and sometimes a clone fails."""
+        """Move one machine to its next state; sometimes a clone fails."""
         pool = self._rng.choice(list(POOLS))
         pending, ready, running, completed = self._server.send(
             *(
@@ -161,7 +161,7 @@ class DemoVmPooler:
             self._server.send(*calls)
 
     def _make_again(self, now: int) -> list[Call]:
-        """Machines of the request that an operator asked for again: most are made this time."""
+        """Clone the machines of a request that was retried: most succeed this time."""
         tasks, status = self._server.send(
             ("ZRANGEBYSCORE", "vmpooler__odcreate__task", 1, 1, "LIMIT", 0, 1), ("HGET", _RECORD, "status")
         )
@@ -196,7 +196,7 @@ class DemoVmPooler:
 
 
 class DemoIfdb:
-    """The task queue of a games database: JSON in one hash, the line in a sorted set."""
+    """The task queue of a games database: JSON in one hash, the order in a sorted set."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
         self._server, self._rng = server, rng
@@ -204,7 +204,7 @@ class DemoIfdb:
         self._done: list[str] = []
 
     def seed(self) -> None:
-        """A line, tasks that wait for others or for their time, failed ones."""
+        """Write ready, blocked, delayed and failed tasks."""
         for age in range(40, 0, -4):
             self._enqueue(time.time() - age)
         importer = self._enqueue(time.time() - 200, function="import_list", scheduled_time=iso(time.time() + _HOUR))
@@ -215,7 +215,7 @@ class DemoIfdb:
             self._change(name, pending=False, fail=True, finish_time=iso(time.time() - 6900), log=log)
 
     def tick(self) -> None:
-        """Enqueues, and runs the first of the line, as its worker does."""
+        """Enqueue a task, and run the first one, as its worker does."""
         if self._rng.random() < 0.6:
             self._enqueue(time.time())
         [first] = self._server.send(("ZRANGE", "ifdb:task_queue", 0, 5))
@@ -268,7 +268,7 @@ class DemoScheduler:
         self._number = 0
 
     def seed(self) -> None:
-        """A line, delayed ids (one of them broken), dead letters, and one that its worker has had for hours."""
+        """Write ready ids, delayed ids (one of them broken), dead letters, and one that has run for hours."""
         now = _ms()
         for _ in range(8):
             self._enqueue()
@@ -283,7 +283,7 @@ class DemoScheduler:
         self._server.send(*calls, *letters)
 
     def tick(self) -> None:
-        """Enqueues, runs one as its worker does, and promotes nothing before its time."""
+        """Enqueue an id, and run one as its worker does; delayed ids wait until they are due."""
         if self._rng.random() < 0.7:
             self._enqueue()
         line, processing = "scheduler:queue:priority", "scheduler:processing"
@@ -319,7 +319,7 @@ class DemoLists:
         self._server, self._rng = server, rng
 
     def seed(self) -> None:
-        """Lists of several tiers, a service with dead letters."""
+        """Write lists of several tiers, and a service with dead letters."""
         for _ in range(14):
             self._push()
         dead = [self._action("ingestion.document.embed", error="the model answered 429") for _ in range(3)]
@@ -327,7 +327,7 @@ class DemoLists:
         self._server.send(("RPUSH", "demo:dev:ingestion:actions", *(self._action("ingestion.embed") for _ in range(9))))
 
     def tick(self) -> None:
-        """Pushes and pops."""
+        """Push and pop entries."""
         self._push()
         [keys] = self._server.send(("SCAN", 0, "MATCH", "execution:agent_run:*", "COUNT", 5000))
         lists = sorted(keys[1])
@@ -363,7 +363,7 @@ def _ms() -> int:
 
 
 def writers(url: str, seed: int) -> Sequence[DemoVmPooler | DemoIfdb | DemoScheduler | DemoLists]:
-    """One writer for each system; the same seed makes the same ones."""
+    """Return one writer for each system; the same seed makes the same ones."""
     server = Server(url)
     seeds = [random.Random(seed + at) for at in range(4)]  # noqa: S311 - the same seed shall make the same entries
     return (
@@ -375,7 +375,7 @@ def writers(url: str, seed: int) -> Sequence[DemoVmPooler | DemoIfdb | DemoSched
 
 
 def seed_others(url: str, seed: int) -> None:
-    """What the demo finds of other systems at its first frame."""
+    """Write the queues of other systems that the first frame shows."""
     for writer in writers(url, seed):
         writer.seed()
 

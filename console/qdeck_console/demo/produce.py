@@ -1,4 +1,4 @@
-"""Makes the demo's steady work: a process of its own, `python -m qdeck_console.demo.produce SEED`."""
+"""The producer of the demo, a process of its own: `python -m qdeck_console.demo.produce SEED`."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _BODIES: Final = (
 
 
 def webhook(rng: random.Random) -> Call:
-    """A delivery; about one in ten cannot succeed."""
+    """Return a delivery; about one in ten fails."""
     body = rng.choices(_BODIES, (20, 20, 1, 1))[0]
     partner = rng.choices(_PARTNERS, (6, 1, 6, 4))[0]
     return tasks.deliver_webhook.call(f"{partner}/{rng.randrange(16**4):04x}", rng.choice(_EVENTS), body)
 
 
 def one(kind: str, rng: random.Random) -> Call:
-    """One call of a kind."""
+    """Return a call of one kind."""
     number = rng.randrange(1, 9000)
     if kind == "mail":
         return tasks.send_mail.call(f"reader{number}@example.org", rng.choice(_TEMPLATES))
@@ -65,13 +65,13 @@ def one(kind: str, rng: random.Random) -> Call:
 
 
 def monthly(rng: random.Random) -> list[Call]:
-    """The monthly chain: three jobs, each waiting for the one before."""
+    """Return the monthly chain: three jobs, each waiting for the previous one."""
     month = f"2026-{rng.randrange(1, 12):02d}"
     return chain(tasks.extract.call(month), tasks.transform.call(month), tasks.publish.call(month))
 
 
 def due(rng: random.Random) -> list[Call]:
-    """What comes in one tick."""
+    """Return the calls of one tick."""
     calls = []
     for kind, per_s in _PER_S.items():
         whole, part = divmod(per_s * TICK_S, 1)

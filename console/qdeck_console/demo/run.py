@@ -1,4 +1,4 @@
-"""Runs the demo: server, history, worker, producer and a worker that hangs; then the console on them."""
+"""The demo: server, history, worker, producer and a worker that hangs, and the console on them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WORKERS_S: Final = 3.0
 
 
 class _Ended(BaseException):
-    """A signal asked us to end."""
+    """A signal ended the demo."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -71,11 +71,11 @@ class Demo:
 
     @property
     def url(self) -> str:
-        """Where the demo's server is."""
+        """The URL of the demo's server."""
         return self.server.url
 
     def stop(self) -> None:
-        """Ends the processes and the server, and removes its directory."""
+        """End the processes and the server, and remove its directory."""
         self._over.set()
         for process in self._processes:
             process.terminate()
@@ -99,7 +99,7 @@ class Demo:
             seed_others(self.url, self.seed)
 
     def _await_workers(self, count: int) -> None:
-        """Gives the workers a moment to report, so that the first picture does not miss them."""
+        """Wait until the workers have reported, so that the first frame has them."""
         last_moment = time.monotonic() + _WORKERS_S
         with Reader(self.url, adapters=[NATIVE]) as reader:  # the others would be remembered beyond the demo
             while len(reader.workers()) < count and time.monotonic() < last_moment:
@@ -141,7 +141,7 @@ def run(
     read_only: bool = False,
     cluster: bool = False,
 ) -> int:
-    """Runs the demo until the console is left; headless, for some seconds or until a signal. Returns the exit code."""
+    """Run the demo until the console is closed; headless, for some seconds or until a signal. Return the exit code."""
     if not headless:
         from qdeck_console.terminal import check_terminal
 
@@ -171,7 +171,7 @@ def _console(demo: Demo, seconds: float | None, *, read_only: bool) -> int:
 
 @contextlib.contextmanager
 def _told_by_signals() -> Iterator[None]:
-    """Signals end the demo in an orderly way from its first process on."""
+    """Let signals end the demo in an orderly way from its first process on."""
 
     def told(number: int, _frame: FrameType | None) -> None:
         _ignore_signals()  # once is enough: what was started is being ended

@@ -1,4 +1,4 @@
-"""The schedules of the demo: cron rules whose jobs its worker makes, and one that somebody paused."""
+"""The schedules of the demo: cron rules whose jobs its worker makes, and one that is paused."""
 
 from __future__ import annotations
 

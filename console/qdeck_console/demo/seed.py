@@ -1,4 +1,4 @@
-"""What the demo finds at its first frame: history, made by the engine's own steps with times in the past."""
+"""The jobs that the first frame of the demo shows, made by steps of the engine with times in the past."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Failing = Callable[[], object]
 
 
 class Seeder:
-    """Puts queues into the state of an ordinary bad day. The same seed makes the same jobs."""
+    """Fills the queues as on an ordinary bad day. The same seed makes the same jobs."""
 
     def __init__(self, past: Past) -> None:
         self._past, self._rng = past, past.rng
         self._now = past.now_ms()
 
     def run(self) -> None:
-        """Makes everything. Dead letters first: to bury a job, its queue must hold no other."""
+        """Write all jobs. Dead letters come first: to bury a job, its queue must hold no other."""
         self._webhooks()
         self._other_deaths()
         self._poison_pill()
@@ -62,7 +62,7 @@ class Seeder:
         self._die(call, 255, lambda: memoryview(b"shard")[9], runs=2)
 
     def _poison_pill(self) -> None:
-        """A picture that kills every worker which opens it."""
+        """Add an image that kills every worker that opens it."""
         queue = names.THUMBNAILS
         at = self._now - 64 * MINUTE_MS
         self._past.enqueue([tasks.make_thumbnail.call("/media/bomb.png", 640)], at)
@@ -86,7 +86,7 @@ class Seeder:
             self._past.complete(queue, at + 1_700, self._past.claim(queue, at + 900, free_slots=count))
 
     def _stuck(self) -> None:
-        """Two imports whose worker is gone. No worker serves their queue, so they are not requeued."""
+        """Add two imports whose worker is lost. No worker serves their queue, so they are not requeued."""
         calls = [tasks.import_feed.call(f"https://feeds.example/{name}.xml") for name in ("north", "south", "west")]
         at = self._now - 9 * MINUTE_MS
         self._past.enqueue(calls, at)
@@ -135,7 +135,7 @@ def _too_long() -> None:
 
 
 def _raised(failing: Failing) -> dict[str, str]:
-    """What a worker notes about an error that really was raised."""
+    """Return what a worker stores about an error that really was raised."""
     try:
         failing()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the demo's material

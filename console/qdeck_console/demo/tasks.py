@@ -19,32 +19,32 @@ _SLOW_PARTNER: Final = 0.12  # of the deliveries that take too long
 
 @app.task(queue=names.MAIL, retries=2)
 async def send_mail(to: str, template: str) -> None:
-    """Sends one message."""
+    """Send one message."""
     await asyncio.sleep(random.uniform(0.02, 0.2))  # noqa: S311 - a pace, no secret
 
 
 @app.task(queue=names.DIGEST)
 async def send_digest(segment: str) -> None:
-    """Sends the digest to one segment."""
+    """Send the digest to one segment."""
     await asyncio.sleep(0.3)
 
 
 @app.task(queue=names.THUMBNAILS, retries=1)
 def make_thumbnail(path: str, width: int) -> int:
-    """Shrinks a picture; returns the bytes of the result."""
+    """Shrink an image; return the bytes of the result."""
     time.sleep(random.uniform(0.02, 0.12))  # noqa: S311 - a pace, no secret
     return width * width // 7
 
 
 @app.task(queue=names.SEARCH, retries=1)
 async def reindex(shard: int, since: str) -> None:
-    """Rebuilds a part of the index: slower than new parts come."""
+    """Rebuild a part of the index, slower than new parts arrive."""
     await asyncio.sleep(random.uniform(1.2, 2.4))  # noqa: S311 - a pace, no secret
 
 
 @app.task(queue=names.WEBHOOKS, retries=2, retry_delay=2, backoff="fixed", time_limit=2)
 async def deliver_webhook(endpoint: str, event: str, body: str) -> None:
-    """Delivers an event to a partner; one partner is down, some take too long, some events are broken."""
+    """Deliver an event to a partner; one partner is down, some are slow, some events are broken."""
     fate = random.random()  # noqa: S311 - a share, no secret
     await asyncio.sleep(random.uniform(0.05, 0.3))  # noqa: S311 - a pace, no secret
     if "globex" in endpoint:
@@ -56,43 +56,43 @@ async def deliver_webhook(endpoint: str, event: str, body: str) -> None:
 
 @app.task(queue=names.BILLING)
 async def issue_invoice(number: int, cents: int) -> None:
-    """Issues an invoice."""
+    """Issue an invoice."""
     await asyncio.sleep(0.1)
 
 
 @app.task(queue=names.REPORTS)
 async def extract(month: str) -> int:
-    """First link of the monthly chain."""
+    """Extract: the first job of the monthly chain."""
     await asyncio.sleep(random.uniform(1.0, 3.0))  # noqa: S311 - a pace, no secret
     return 4_812
 
 
 @app.task(queue=names.REPORTS)
 async def transform(month: str) -> None:
-    """Second link of the monthly chain."""
+    """Transform: the second job of the monthly chain."""
     await asyncio.sleep(random.uniform(1.0, 3.0))  # noqa: S311 - a pace, no secret
 
 
 @app.task(queue=names.REPORTS)
 async def publish(month: str) -> None:
-    """Last link of the monthly chain."""
+    """Publish: the last job of the monthly chain."""
     await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - a pace, no secret
 
 
 @app.task(queue=names.VIDEO, lease=4, retries=1)
 async def transcode(path: str, codec: str) -> None:
-    """Transcodes a video, for a long time."""
+    """Transcode a video, which takes long."""
     await asyncio.sleep(600)
 
 
 @app.task(queue=names.IMPORTS, retries=3)
 def import_feed(url: str) -> None:
-    """Imports a partner's feed. No worker of the demo serves its queue."""
+    """Import a partner's feed. No worker of the demo serves its queue."""
 
 
 @app.task(queue=names.AUDIT)
 async def record(actor: str, action: str) -> None:
-    """Records who did what."""
+    """Record who did what."""
     await asyncio.sleep(0.01)
 
 
@@ -105,7 +105,7 @@ def refuse(endpoint: str) -> None:
 
 
 def parse_event(body: str) -> dict[str, Any]:
-    """Reads an event; broken ones raise what such code raises."""
+    """Parse an event; a broken one raises the error that such code raises."""
     event = json.loads(body)
     charge = event["charge"]
     return {"cents": int(charge["amount"]), "customer": event["customer_id"]}

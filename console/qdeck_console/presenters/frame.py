@@ -169,7 +169,7 @@ def _clock(feed_state: FeedState, frozen_ms: int | None, look: Hue, *, narrow: b
 
 
 def verdict(feed_state: FeedState, cells: int, *, now: float | None = None) -> Line:
-    """How the deck is and why, worst first, with totals at the right; or that the server is lost."""
+    """Return the status and its findings, worst first, with totals at the right; or that the server is lost."""
     now = time.monotonic() if now is None else now
     if feed_state.is_lost:
         return _lost(feed_state, cells, now)

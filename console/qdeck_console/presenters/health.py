@@ -1,4 +1,4 @@
-"""The health of a deck as rows: what to act on, what to watch and since when, and what is fine."""
+"""The health of a server as rows: checks that need action, checks to watch, and checks that are fine."""
 
 from __future__ import annotations
 

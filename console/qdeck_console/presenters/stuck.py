@@ -82,7 +82,7 @@ class StuckRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckJobs:
-    """What was read."""
+    """The stuck jobs that were read."""
 
     jobs: tuple[StuckRow, ...] = ()
     total: int = 0
@@ -94,7 +94,7 @@ class StuckJobs:
 
 
 def theirs(entry: Entry) -> StuckRow:
-    """An entry of another adapter that does not move."""
+    """Return the row of a stuck entry of another adapter."""
     age_ms = round((entry.age_s or 0) * 1000)
     reason = "" if entry.stuck is None else entry.stuck.text
     return StuckRow(
@@ -170,7 +170,7 @@ def entry_line(stuck: StuckRow, cells: int, *, naming: Naming, at_cursor: bool) 
 
 
 def left_line(row: GoneJob, cells: int, now_ms: int) -> Line:
-    """A job that is not stuck any more, while someone looks at it."""
+    """Return the line of a job that is no longer stuck, while the cursor is on it."""
     width = _StuckGrid.of(cells).job
     name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
     return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f" {row.words(now_ms)}", "faint"))

@@ -135,7 +135,7 @@ TABLE: Final = Table[WorkerRow, Speeds](
 
 
 def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, naming: Naming) -> list[Line]:
-    """All that a worker tells of itself."""
+    """Return the lines about a worker, from its own report."""
     glyph, role, word = state_of(row)
     state = f"{glyph} {safe_text(word, limit=30)}"
     found: list[Line] = [

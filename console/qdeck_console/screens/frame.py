@@ -167,16 +167,16 @@ class FrameScreen(Screen[None]):
         return None
 
     def is_read_in(self, feed_state: FeedState) -> bool:
-        """Whether a picture has all that this screen reads."""
+        """Return whether a snapshot has all that this screen reads."""
         query = self.to_read()
         return query is None or feed_state.result_of == query.key
 
     def prepare(self, _picture: FeedState) -> Iterator[None]:
-        """Makes in steps what drawing a new picture takes long to make."""
+        """Prepare in steps what takes long when a new snapshot is drawn."""
         return iter(())
 
     def draw(self, *, fresh: bool) -> None:
-        """Draws the body. `fresh`: a new picture came, not only a new size or sort."""
+        """Draw the body. `fresh`: there is a new snapshot, not only a new size or sort."""
 
     def why_not(self, action: str) -> str:
         """Return why an action cannot act now; empty when it can."""
@@ -189,7 +189,7 @@ class FrameScreen(Screen[None]):
         return (handler.label(self) if handler is not None else "") or action.verb
 
     def show(self, feed_state: FeedState, *, fresh: bool = True) -> None:
-        """Shows a picture. What this screen saw last stays while the server is lost, with its age."""
+        """Show a snapshot. The last one stays while the server is lost, with its age."""
         kept = self._kept
         if not feed_state.is_lost:
             if (
@@ -215,7 +215,7 @@ class FrameScreen(Screen[None]):
         return self.feed_state.is_lost and not self.is_read_in(self.feed_state)
 
     def redraw(self) -> None:
-        """Draws everything again from the same picture."""
+        """Draw everything again from the same snapshot."""
         self.show(self.feed_state, fresh=False)
 
     def draw_frame(self) -> None:
@@ -285,7 +285,7 @@ class FrameScreen(Screen[None]):
         self.call_after_refresh(self.redraw)
 
     def on_screen_resume(self) -> None:
-        """Tells the feed what is on screen now, and shows what there is."""
+        """Let the feed read for this screen, and show the newest snapshot."""
         self.console.now_on_screen(self)
 
     def on_screen_suspend(self) -> None:
@@ -333,7 +333,7 @@ class FrameScreen(Screen[None]):
         export.copy(self.console, *self.copied())
 
     def write(self) -> None:
-        """Asks for a name, and writes what is listed there."""
+        """Ask for a file name, and write the list to it."""
         from qdeck_console.screens import export
 
         export.ask(self.console, self.tab, self.to_export())

@@ -215,7 +215,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         return buttons(self._act, on_act=self.on_act, why_not=self.wrong, flat=self.is_flat)
 
     def on_input_changed(self) -> None:
-        """Tell what is wrong while it is typed."""
+        """Show what is wrong while the operator types."""
         self.on_act = False
         self._draw()
 

@@ -170,7 +170,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
         return still, gone if still is None else None
 
     def _drop_marks(self, found: Sequence[StuckRow], all_read: bool) -> None:
-        """Takes the marks of jobs away that are not stuck any more, and tells."""
+        """Remove the marks of jobs that are no longer stuck, and report it."""
         if not all_read or not self.is_mounted or self.console.operator.work is not None:
             return
         self.tell_dropped(self.view.drop_marks(set(self.view.marks) - {stuck.key for stuck in found}))
@@ -236,7 +236,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
         return f"{words}, {unread_words(data.unread)}" if data.unread else words
 
     def to_export(self) -> Export:
-        """What `w` writes: all that is stuck and matches, not only what is shown; as `qdeck stuck` tells it."""
+        """Return what `w` writes: all stuck jobs that match, not only those on screen, as `qdeck stuck` lists them."""
         from qdeck_console import documents
         from qdeck_console.screens.export import Export
 

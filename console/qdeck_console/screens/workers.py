@@ -57,12 +57,12 @@ class ReadingWorkers(ReadingScreen[Workers]):
 
     @property
     def in_sight(self) -> str:
-        """The id of the worker that is looked at; empty for the first one."""
+        """The id of the worker under the cursor; empty for the first one."""
         raise NotImplementedError
 
     @property
     def worker(self) -> WorkerRow | None:
-        """The worker that is looked at."""
+        """The worker under the cursor."""
         data = self.data or Workers()
         return next((row for row in data.rows if row.id == self.in_sight), None)
 
