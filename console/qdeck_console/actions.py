@@ -184,7 +184,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
         help="cancel the job; ask a running one to stop", group="act on jobs",
     ),
     Action(
-        id="run", scopes=(JOBS, JOB), keys=("n",), verb="run now", help="run a delayed job now", group="act on jobs",
+        id="run", scopes=(JOBS, STUCK, JOB), keys=("n",), verb="run now", help="run a delayed job now",
+        group="act on jobs",
     ),
     Action(
         id="sooner", scopes=(JOBS, JOB), keys=("plus",), verb="sooner", help="raise the priority",

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|min|h))?")
 _PER: Final = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+_NOTHING: Final = {
+    ("bury", True): "none is stuck; --state, or a filter for a state, also buries jobs that wait",
+    ("bury", False): "none is in such a state",
+    ("cancel", False): "none of them waits or runs",
+}
+"""Why a verb has nothing to do, by whether only stuck jobs are meant; then the exit code is 1."""
 
 where_option = click.option(
     "--where", default="", metavar="FILTER", help="Only jobs that match, such as 'error:Timeout* age>2h'."
@@ -175,6 +181,7 @@ def act(
     check_filter(where)
     given = settings()
     is_told = yes or plan_ref is not None
+    nothing = "" if plan_ref is not None else _NOTHING.get((verb, bool(options.get("stuck"))), "")
     with given.writer() if is_told else given.reader() as client:
         if plan_ref is None:
             if not create:
@@ -191,8 +198,8 @@ def act(
             if plan.verb.value != verb:
                 raise click.UsageError(f"plan {plan.id} is for {plan.verb.value}, not for {verb}", ctx)
         if isinstance(client, Writer):
-            ctx.exit(plans.apply(client, plan, rate=rate, sample=sample, as_json=given.as_json))
-    code = plans.show_plan(plan, as_json=given.as_json, rate=rate, sample=sample)
+            ctx.exit(plans.apply(client, plan, rate=rate, sample=sample, as_json=given.as_json, nothing=nothing))
+    code = plans.show_plan(plan, as_json=given.as_json, rate=rate, sample=sample, nothing=nothing)
     if dry_run or not plan.count:
         plans.note_plan(plan, as_json=given.as_json, rate=rate, sample=sample)
         ctx.exit(code)

@@ -27,7 +27,7 @@ from qdeck_console.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from qdeck.admin import BatchResult, Outcomes, Plan, Writer
+    from qdeck.admin import BatchResult, Outcomes, Plan, Verb, Writer
 
 INTERRUPTED: Final = 130
 _FAILED: Final = 2
@@ -47,7 +47,15 @@ _DONE: Final = {
 }
 
 
-def apply(writer: Writer, plan: Plan, *, rate: float | None = None, sample: int | None = None, as_json: bool) -> int:
+def apply(
+    writer: Writer,
+    plan: Plan,
+    *,
+    rate: float | None = None,
+    sample: int | None = None,
+    as_json: bool,
+    nothing: str = "",
+) -> int:
     """Apply a plan and write the batch; return the exit code."""
     outcomes, evidence = None, ""
     with stoppable() as asked:
@@ -56,7 +64,7 @@ def apply(writer: Writer, plan: Plan, *, rate: float | None = None, sample: int 
             evidence = writer.outcome_evidence(plan)
         else:
             result = writer.apply(plan, rate=rate, cancelled=asked)
-    code = show_batch(result, as_json=as_json, outcomes=outcomes)
+    code = show_batch(result, as_json=as_json, outcomes=outcomes, nothing=nothing)
     if outcomes is not None and outcomes.unknown:
         note(f"qdeck: the outcome of {counted(outcomes.unknown, 'job')} is unknown: {evidence}")
     return INTERRUPTED if result.stopped is not None and asked() and code != _FAILED else code
@@ -106,8 +114,9 @@ def show_plan(
     show: Callable[[Plan], None] | None = None,
     rate: float | None = None,
     sample: int | None = None,
+    nothing: str = "",
 ) -> int:
-    """Write a plan, for people by `show`; return the exit code."""
+    """Write a plan, for people by `show`; return the exit code: 1 for an empty one with `nothing`, the reason."""
     if as_json:
         write_with_entries(documents.plan(plan), map(documents.plan_entry, plan.entries()))
     else:
@@ -115,19 +124,25 @@ def show_plan(
         if sample is not None:
             line(f"a sample of {counted(sample, 'job')} first; the rest only if they succeed")
     if not plan.count and show is None:
-        note(f"qdeck: no matching job can be {_DONE[plan.verb.value]}")
+        _note_nothing(plan.verb, nothing)
     note_skips(plan.tail.skipped, len(plan.tail.skipped), plan.head.shared)
-    return 1 if plan.tail.skipped else 0
+    return 1 if plan.tail.skipped or (nothing and not plan.count) else 0
 
 
-def show_batch(result: BatchResult, *, as_json: bool, outcomes: Outcomes | None = None) -> int:
+def _note_nothing(verb: Verb, why: str) -> None:
+    note(f"qdeck: no matching job can be {_DONE[verb.value]}{f': {why}' if why else ''}")
+
+
+def show_batch(result: BatchResult, *, as_json: bool, outcomes: Outcomes | None = None, nothing: str = "") -> int:
     """Write a batch; return the exit code."""
     if as_json:
         write_json(documents.batch(result, outcomes))
     else:
         _print_batch(result, outcomes)
     if not result.applied and not result.skipped_count and result.error is None and result.verb.value != "purge":
-        note(f"qdeck: no matching job can be {_DONE[result.verb.value]}")
+        _note_nothing(result.verb, nothing)
+        if nothing:
+            return 1
     note_skips(result.skipped, result.skipped_count, result.shared)
     rest = f"to apply the rest: {_command()} --apply {result.batch[2:]}"
     if result.is_undone:  # the plan would be refused

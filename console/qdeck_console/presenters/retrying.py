@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-from qdeck.admin import State, Verb, make_adapter
+from qdeck.admin import Verb, make_adapter
+
+if TYPE_CHECKING:
+    from qdeck.admin import JobRecord
 
 
 @cache
@@ -19,9 +23,9 @@ def retry_words(adapter: str) -> str:
 
 
 @cache
-def verb_words(adapter: str, verb: Verb, state: State) -> str:
-    """Return what a verb does to a job in a state, or why it is not possible."""
-    made = make_adapter(adapter)
-    if why := made.why_not(verb, state):
+def verb_words(job: JobRecord, verb: Verb) -> str:
+    """Return what a verb does to a job, or why it is not possible."""
+    made = make_adapter(job.adapter)
+    if why := made.why_not_job(verb, job):
         return f"not possible: {why}"
-    return made.capabilities()[verb].note or f"as {adapter} does"
+    return made.capabilities()[verb].note or f"as {job.adapter} does"

@@ -202,7 +202,7 @@ def note_line(why: Why, members: Sequence[StuckRow], cells: int) -> Line:
         Why.LEASE_OUT: f"{name} may still run it: after a requeue, its results are refused",
         Why.OVER_LIMIT: "the worker is alive: cancel requests it to stop",
         Why.NO_LEASE: "after its time limit, the next worker requeues it",
-        Why.THEIRS: "which of r, b and c are possible depends on the queue system",
+        Why.THEIRS: "a key that is faint is not possible; pressing it says why",
     }[why]
     return ((" " * LEAD, "text"), (cut_end(words, max(8, cells - LEAD - MARGIN)), "muted"))
 
@@ -310,8 +310,9 @@ def _usual(stuck: StuckRow, seen: StuckJobs, cells: int, now_ms: int) -> list[Li
 def _operations(job: JobDetail, cells: int) -> list[Line]:
     """Return what each key does to a job of another system, or why it is not possible."""
     lines: list[Line] = []
-    for key, verb in (("r", Verb.REQUEUE), ("b", Verb.BURY), ("c", Verb.CANCEL)):
-        parts = wrap(safe_text(verb_words(job.adapter, verb, State(job.state)), limit=300), cells - 3, most=3)
+    keys = (("n", Verb.RUN),) if job.state == State.DELAYED else ()
+    for key, verb in (*keys, ("r", Verb.REQUEUE), ("b", Verb.BURY), ("c", Verb.CANCEL)):
+        parts = wrap(safe_text(verb_words(job, verb), limit=300), cells - 3, most=3)
         lines += [
             ((key if at == 0 else " ", "accent"), ("  ", "text"), (part, "muted")) for at, part in enumerate(parts)
         ]

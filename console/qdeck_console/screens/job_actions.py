@@ -69,10 +69,10 @@ def why_not_act(action: str, screen: JobActing) -> str:
         return f"it {row.why}" if isinstance(row, GoneJob) else "no job under the cursor"
     if action == "edit" and len(jobs) > 1:
         return _ONE
-    theirs = next((job for job in jobs if not job.has(Feature.STATES)), None)
-    if theirs is not None:
-        word = "edit" if action == "edit" else VERBS[action].value
-        return screen.console.reader.why_not(theirs.adapter, word, theirs.state)
+    word = "edit" if action == "edit" else VERBS[action].value
+    if theirs := [job for job in jobs if not job.has(Feature.STATES)]:
+        reasons = [screen.console.reader.why_not_job(word, job) for job in theirs]
+        return "" if "" in reasons else reasons[0]
     fitting = [job for job in jobs if job.state in _states(action)]
     return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
 

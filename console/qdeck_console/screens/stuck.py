@@ -17,6 +17,7 @@ from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.frame import role_of
 from qdeck_console.presenters.line_parts import in_height, unread_words
 from qdeck_console.presenters.stuck import StuckJobs, StuckRow, Why
+from qdeck_console.screens.job_actions import JOB_HANDLERS, why_not_act
 from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
 from qdeck_console.screens.marks import MarkingScreen
 from qdeck_console.widgets.lines import Item
@@ -281,4 +282,5 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
 
     HANDLERS: ClassVar = {
         **MarkingScreen.HANDLERS, "all": replace(MarkingScreen.HANDLERS["all"], label=_all_label),
+        "run": replace(JOB_HANDLERS["run"], offered=lambda screen: not why_not_act("run", screen)),
     }  # fmt: skip

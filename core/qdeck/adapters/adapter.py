@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from qdeck._filter import Filter
     from qdeck._model.queue_ref import Feature
-    from qdeck._model.values import JobDetail, Page, QueueRef, QueueRow, WorkerRow
+    from qdeck._model.values import JobDetail, JobRecord, Page, QueueRef, QueueRow, WorkerRow
     from qdeck._model.words import Unreadable
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
@@ -359,6 +359,10 @@ class Adapter(ABC):
         wrong = found.can and state is not None and state not in found.states
         code = CapabilityCode.STATE if wrong else found.code
         return code.words(self.name, verb, note=found.note, states=found.states, state=state or "")
+
+    def why_not_job(self, verb: str, job: JobRecord) -> str:
+        """Return why a verb cannot be used on a job, as far as what is known of it says; empty when it can."""
+        return self.why_not(verb, State(job.state))
 
     def page(
         self,

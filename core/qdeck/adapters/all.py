@@ -22,7 +22,7 @@ from qdeck.adapters.parallel_programs import all_of, apart
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._model.values import JobLocation, Measure, QueueRow, Snapshot, WorkerRow
+    from qdeck._model.values import JobLocation, JobRecord, Measure, QueueRow, Snapshot, WorkerRow
     from qdeck._redis.commands import Program
     from qdeck._server.native_queues import RefreshCache
     from qdeck._settings import AdapterSettings
@@ -179,6 +179,13 @@ class Adapters:
         adapter = self.named(name)
         there = CapabilityCode.NO_SUCH_VERB.words(name, verb)
         return there if adapter is None else adapter.why_not(verb, State(state))
+
+    def why_not_job(self, verb: str, job: JobRecord) -> str:
+        """Return why a verb cannot be applied to a job, as it was read; empty if it can."""
+        adapter = self.named(job.adapter)
+        return (
+            CapabilityCode.NO_SUCH_VERB.words(job.adapter, verb) if adapter is None else adapter.why_not_job(verb, job)
+        )
 
     def why_not_watch(self, name: str) -> str:
         """Return why the outcomes of retried jobs are not known; empty if they are."""

@@ -106,6 +106,10 @@ class Client:
         """Return why an adapter cannot apply a verb to a job in a state; empty when it can."""
         return self.adapters.why_not(adapter, verb, state)
 
+    def why_not_job(self, verb: str, job: JobRecord) -> str:
+        """Return why a verb cannot be applied to a job, as far as what was read of it says; empty when it can."""
+        return self.adapters.why_not_job(verb, job)
+
     def why_not_watch(self, adapter: str) -> str:
         """Return why an adapter cannot report the outcomes of retried jobs; empty when it can."""
         return self.adapters.why_not_watch(adapter)

@@ -182,7 +182,7 @@ def test_a_name_that_is_close_gets_a_suggestion(raw: redis.Redis, qdeck: Callabl
 def test_a_verb_that_an_adapter_lacks_says_what_and_why(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
     fill(raw)
     for verb, told in (
-        (("requeue", "centos-7"), "vmpooler cannot requeue: the manager refills pools by itself"),
+        (("requeue", "centos-7"), "vmpooler cannot requeue: the manager refills pools automatically"),
         (("jobs", "move", "centos-7", "--to", "a:b:actions"), "vmpooler does not support move"),
         (("jobs", "cancel", "scheduler"), "jobs are cancelled in PostgreSQL"),
         (("queues", "pause", "centos-7"), "vmpooler does not support pause"),
@@ -231,3 +231,16 @@ def test_short_forms_of_ids_are_accepted(raw: redis.Redis, qdeck: Callable[..., 
     made = qdeck("enqueue", "shop:mail:actions", "t", "--json").json["id"]
     assert qdeck("job", "shop:mail:actions", made[:15], "--json").json["id"] == made
     assert "no job" in qdeck("job", "shop:mail:actions", "nosuch").err
+
+
+def test_bury_and_cancel_with_nothing_to_do_say_why(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    fill(raw)
+    for words, told in (
+        (("bury", "centos-7"), "none is stuck; --state"),
+        (("bury", "centos-7", "--yes"), "none is stuck; --state"),
+        (("bury", "scheduler", "--state", "ready", "--where", "id:zz"), "none is in such a state"),
+        (("jobs", "cancel", "centos-7", "--where", "id:zz"), "none of them waits or runs"),
+    ):
+        ran = qdeck(*words)
+        assert (ran.code, told in ran.err) == (1, True), (words, ran)
+    assert qdeck("requeue", "scheduler", "--yes").code == 0

@@ -46,6 +46,7 @@ from qdeck.adapters.times import iso, read_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from qdeck._model.values import JobRecord
     from qdeck._redis.commands import Program
     from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.model import Want
@@ -104,6 +105,11 @@ class Scheduler(Adapter):
                 code=CapabilityCode.ELSEWHERE, note="jobs are cancelled in PostgreSQL, not in Redis"
             ),
         }
+
+    def why_not_job(self, verb: str, job: JobRecord) -> str:
+        """Of a broken entry, only the entry itself can be moved or removed."""
+        why = super().why_not_job(verb, job)
+        return why or (job.problem if job.problem and verb not in (Verb.BURY, Verb.DISCARD) else "")
 
     def rows(self, now: int) -> Program[Look]:
         """Return its one queue; the age of its oldest id is a lower bound, because scores are not exact."""

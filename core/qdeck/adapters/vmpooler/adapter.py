@@ -70,6 +70,7 @@ from qdeck.adapters.vmpooler.read import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from qdeck._model.values import JobRecord
     from qdeck._redis.commands import Command, Program
     from qdeck._settings.limits import Limits
     from qdeck._settings.model import AdapterSettings
@@ -145,6 +146,12 @@ class VmPooler(Adapter):
                 code=CapabilityCode.NO_SUCH_STATE, note="a VM becomes ready when its clone is complete"
             ),
         }
+
+    def why_not_job(self, verb: str, job: JobRecord) -> str:
+        """Return why a verb cannot be used: tasks and requests have fewer verbs than VMs."""
+        from qdeck.adapters.vmpooler.reasons import why_not_job
+
+        return why_not_job(verb, job) or super().why_not_job(verb, job)
 
     def pools(self) -> Program[list[str]]:
         """Return the configured pools, and those that only have sets left."""

@@ -32,6 +32,7 @@ from qdeck.adapters.vmpooler.keys import (
 )
 from qdeck.adapters.vmpooler.purge import ORPHAN, ORPHAN_TTL_S, expire_orphan, is_old_orphan
 from qdeck.adapters.vmpooler.read import CLONED, since_of
+from qdeck.adapters.vmpooler.reasons import lacks_for_retry
 from qdeck.adapters.vmpooler.requests import DESTROYED, change_request
 
 if TYPE_CHECKING:
@@ -208,11 +209,10 @@ def _retry(entry: Entry) -> Program[Change]:
 
     Equal tasks would become one, so a task that waits already is made to ask for one VM more.
     """
-    tags = dict(tag.split(":", 1) for tag in entry.tags if tag != PERMANENT)
-    request, alias, pool, seen = tags.get("request"), tags.get("alias"), entry.queue, entry.seen
-    if entry.problem or not request or not alias or pool.startswith("dlq:") or seen.score is None:
-        why = entry.problem or "it belongs to no request; the manager refills the pool automatically"
+    if why := lacks_for_retry(entry):
         raise Skipped.because(why)
+    tags = dict(tag.split(":", 1) for tag in entry.tags if tag != PERMANENT)
+    request, alias, pool, seen = tags["request"], tags["alias"], entry.queue, entry.seen
     record = request_key(raw_of(request))
     status, wanted = yield [(b"HGET", record, b"status"), (b"HGET", record, b"requested")]
     if wanted is None or status is not None:
