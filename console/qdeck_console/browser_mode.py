@@ -10,5 +10,5 @@ if TYPE_CHECKING:
 
 
 def is_served(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether `qdeck serve` started it: then a pipe to the browser takes the place of the terminal."""
+    """Return whether `qdeck serve` started it: then a pipe to the browser takes the place of the terminal."""
     return environment.get("TEXTUAL_DRIVER", "").endswith(":WebDriver")

@@ -1,4 +1,4 @@
-"""What screens need of the app: the session, what acts on it, and the way to other screens."""
+"""The interface of the app for screens: the session, its operator, and opening other screens."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class TerminalDriver(LinuxDriver):
         self._keys_from.register(self.fileno, 0)  # tells when it hangs up
 
     def write(self, data: str) -> None:
-        """Writes. Keys may come from another terminal: Textual would ask that again and again once it is gone."""
+        """Write. Keys may come from another terminal: Textual would ask that again and again once it is gone."""
         if any(event & select.POLLHUP for _, event in self._keys_from.poll(0)):
             self._end()
         super().write(data)

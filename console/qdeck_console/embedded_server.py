@@ -135,13 +135,13 @@ class EmbeddedServer:
 
     @property
     def directory(self) -> Path:
-        """Where the server keeps its configuration, its log and its data while it exists."""
+        """The directory with the server's configuration, log and data."""
         if self._directory is None:
             raise QdeckError("The embedded server is not running", hint="Use it as a context manager, or call start().")
         return self._directory
 
     def log(self) -> str:
-        """What the server has written to its log."""
+        """Return what the server has written to its log."""
         path = self.directory / "server.log"
         return path.read_text("utf-8", "replace") if path.exists() else ""
 
@@ -212,7 +212,7 @@ class EmbeddedServer:
         return path
 
     def _answers(self, pid: int) -> bool:
-        """Whether it is our process that answers and is ready: on that port could be another server."""
+        """Return whether it is our process that answers and is ready: on that port could be another server."""
         requests = [b"INFO server\r\n", b"PING\r\n"]
         if self._password:
             password = self._password.encode()

@@ -70,7 +70,7 @@ class FeedState:
         return self.problem != ""
 
     def age_s(self, now: float | None = None) -> float:
-        """How old the data is."""
+        """Return how old the data is."""
         return (time.monotonic() if now is None else now) - self.read_at
 
 
@@ -102,11 +102,11 @@ class Feed:
             self.poke()
 
     def poke(self) -> None:
-        """Reads again now: something was changed, or someone does not want to wait for the next try."""
+        """Read again now: something was changed, or someone does not want to wait for the next try."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Reads until it is cancelled."""
+        """Read until it is cancelled."""
         while True:
             started = time.monotonic()
             self._wake.clear()

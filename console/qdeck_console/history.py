@@ -84,7 +84,7 @@ class History:
         return HOUR_MS / 1000 if self._agent_seen else self._sample_s * SAMPLES
 
     def steps(self, snapshot: Snapshot, now: float) -> Iterator[None]:
-        """Takes a picture in, in steps. Of a queue that was not read anew nothing changes."""
+        """Record a snapshot, in steps. A queue that was not read again does not change."""
         self._began = now if self._began is None else self._began
         self._now, self._now_ms = now, snapshot.at_ms
         while now - self._began >= self._sample_s * SAMPLES and self._sample_s < LONGEST_S:
@@ -102,7 +102,7 @@ class History:
                     del held[ref]
 
     def learn(self, pasts: Pasts) -> None:
-        """Takes in what agents saw; a queue that none has seen is noted, too, so that it is not asked for all along."""
+        """Store the samples of agents; also record queues without samples, so that they are not requested again."""
         for ref, samples in pasts.samples.items():
             slots = _slots(samples)
             self._pasts[ref] = _Past(self._now, slots)
@@ -170,7 +170,7 @@ class History:
         return whole[-SAMPLES:]
 
     def _hour(self, queue: QueueRef, kind: int) -> Sequence[float]:
-        """What an agent saw and own samples, in slots of the last hour."""
+        """Return the samples of agents and our own, in slots of the last hour."""
         past, own = self._pasts.get(queue), self._own(queue, kind)
         newer: dict[int, list[float]] = {}
         for at, value in enumerate(own):
@@ -186,7 +186,7 @@ class History:
 
 
 def _known(value: float | None) -> float:
-    """What is not known stays a gap: a zero would tell of a queue that stands still."""
+    """Return what is not known stays a gap: a zero would tell of a queue that stands still."""
     return nan if value is None else float(value)
 
 

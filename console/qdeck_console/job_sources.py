@@ -1,4 +1,4 @@
-"""Where long lists of jobs come from: a part by its place, or a search that goes on in the background.
+"""The sources of long lists of jobs: a part by its position, or a search in the background.
 
 Neither ever holds a queue: the one reads what is on screen, the other keeps ids, and not more of them than can be
 scrolled through.
@@ -78,7 +78,7 @@ class JobSource(ABC):
         """The jobs behind one of the list up to another one, in slices, as they are when each is read."""
 
     async def present(self, jobs: Sequence[JobRecord]) -> list[bool]:
-        """Which of these are in the list still."""
+        """Return which of these are in the list still."""
         ids, found = [job.id for job in jobs], []
         for at in range(0, len(ids), _SLICE):
             found += await self.reader.present(self.ref.name, self.state, ids[at : at + _SLICE])
@@ -135,7 +135,7 @@ class SearchSource(JobSource):
 
     @abstractmethod
     async def _restart(self) -> None:
-        """Begins at the start of the list."""
+        """Begin at the start of the list."""
 
     @abstractmethod
     async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
@@ -181,7 +181,7 @@ class SearchSource(JobSource):
             await self._look(0)
 
     async def read(self, first: int, count: int, around: str | None = None) -> ListPart:
-        """What was found until now, each job as it is at this moment."""
+        """Return what was found until now, each job as it is at this moment."""
         if self._exact or not self._shown or not self._one.locked():  # else someone is at it already
             async with self._one:
                 await self._look(min(first + count, _SCREENFUL))

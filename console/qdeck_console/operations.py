@@ -1,4 +1,4 @@
-"""What the console does to jobs: plans over what was seen or over all that match, and words about them.
+"""The operations of the console: plans for chosen jobs or for all that match, and words about them.
 
 Whatever it does goes through a plan, a batch and its undo, like every other operation.
 """
@@ -129,7 +129,7 @@ def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "")
 
 
 def undone(result: UndoResult, name: str) -> tuple[str, str, str]:
-    """What the undo of a batch did in a few words, with the role and the glyph that fit."""
+    """Return the result of an undo in a few words, with its role and glyph."""
     if result.earlier is not None:
         who, _, host = result.earlier.by.rpartition("@")
         when = clock(result.earlier.at_ms)

@@ -1,4 +1,4 @@
-"""What changes the server from any screen, one thing at a time: plan, question, apply, report, undo."""
+"""Operations from any screen, one at a time: plan, question, apply, report, undo."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Severity(IntEnum):
 
     @classmethod
     def of(cls, status: Status | None) -> Severity:
-        """How urgent a queue with a finding of this severity is."""
+        """Return how urgent a queue with a finding of this severity is."""
         if status is Status.UNHEALTHY:
             return cls.ACT
         return cls.WATCH if status is Status.DEGRADED else cls.FINE
@@ -80,7 +80,7 @@ class JudgedQueue:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The queues of a picture as a list shows them; `before` has the rows that were others in the picture before."""
+    """The queues of a snapshot as a list shows them; `before` has the previous rows of those that changed."""
 
     entries: tuple[JudgedQueue, ...] = ()
     before: Mapping[QueueRef, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
@@ -92,7 +92,7 @@ class Judged:
 
 
 class Judge:
-    """Gathers the findings on each queue of one picture after the other; a queue that is as it was is left as it is."""
+    """Gathers the findings on each queue, snapshot after snapshot; a queue that did not change keeps its entry."""
 
     def __init__(self) -> None:
         self._entries: dict[QueueRef, JudgedQueue] = {}

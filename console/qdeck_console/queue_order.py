@@ -1,4 +1,4 @@
-"""The list of queues of a picture: who goes first, in which group, in which line. Made in steps, because ten thousand
+"""The list of queues of a snapshot: their order, group and line. Made in steps, because ten thousand
 queues at once are more than a key should wait for.
 """
 
@@ -106,16 +106,16 @@ class Arranger:
         self._sort = Sort.WORST
 
     def rest(self) -> None:
-        """Lets go of the rows, until they are arranged again: their order stays."""
+        """Drop the rows until they are sorted again: their order stays."""
         self._begun += 1
         self.arranged, self._counted = Arranged(), None
 
     def holds(self, judged: Judged, asked: Asked) -> bool:
-        """Whether what is arranged is just this."""
+        """Return whether what is arranged is just this."""
         return self.arranged.judged is judged and self.arranged.asked == asked
 
     def arrange(self, judged: Judged, asked: Asked, now: float, last_key_at: float = float("-inf")) -> Arranged:
-        """The list of a picture, at once."""
+        """Return the list of a snapshot, at once."""
         for _ in self.steps(judged, asked, now, last_key_at):
             pass
         return self.arranged
@@ -196,7 +196,7 @@ class Arranger:
         out += left.values()  # new ones
 
     def _lay(self, judged: Judged, asked: Asked, entries: Sequence[JudgedQueue]) -> Iterator[None]:
-        """Puts them into lines."""
+        """Put them into lines."""
         severities = [entry.severity for entry in entries]
         counts = {severity: severities.count(severity) for severity in Severity}
         reasons_shown = len(entries) - counts[Severity.FINE] <= TWO_LINES_AT_MOST

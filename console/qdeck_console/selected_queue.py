@@ -1,4 +1,4 @@
-"""What a screen tells of one queue besides its row: times, deaths by error, the last operations. They are read for the
+"""The details of a queue besides its row: durations, dead letters by error, operations. They are read for the
 queue that is looked at only, and then no more often than their cost allows.
 """
 
@@ -58,7 +58,7 @@ class Looked(Pasts):
 
 
 async def read_pasts(reader: AsyncReader, queues: Sequence[QueueRef]) -> Mapping[QueueRef, Sequence[Sample]]:
-    """What agents saw of these queues; nothing where that may not be read, and it is not asked for all along."""
+    """Return the samples of agents for these queues; none where it is not allowed, which is checked rarely."""
     found: dict[QueueRef, Sequence[Sample]] = dict.fromkeys(queues, ())
     kept = {ref.name: ref for ref in queues if has_feature(ref.adapter, Feature.DETAILS)}
     if kept:
@@ -83,7 +83,7 @@ class Insights:
         self._outcomes: BatchOutcomes | None = None
 
     def known(self, queue: QueueRef) -> Insight | None:
-        """What was read of a queue, if anything was."""
+        """Return the data that was read about a queue, or None."""
         if queue not in self._known:
             return None
         label = queue.label(self._shared)
@@ -93,7 +93,7 @@ class Insights:
         return Insight(queue=queue, close_up=self._known[queue], operations=done, outcomes=outcomes)
 
     async def look(self, reader: AsyncReader, row: QueueRow) -> Insight | None:
-        """Reads what is due of a queue."""
+        """Read what is due of a queue."""
         if reader is not self._reader:
             self._begin(reader)
         ref, label, self._shared = row.ref, reader.label(row.ref), reader.shared

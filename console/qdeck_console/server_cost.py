@@ -1,4 +1,4 @@
-"""What the console costs the server."""
+"""The cost of the console for the server."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 
 
 class RequestCost:
-    """What looking costs the server: commands and bytes sent, over the last seconds."""
+    """The cost of refreshes for the server: commands and bytes sent in the last seconds."""
 
     def __init__(self) -> None:
         self._sent: list[tuple[float, int, int]] = []
         self._since = time.monotonic()
 
     def add(self, commands: int, size: int) -> None:
-        """Notes one request."""
+        """Record one request."""
         self._sent.append((time.monotonic(), commands, size))
         if len(self._sent) > 2000:
             self._trim()

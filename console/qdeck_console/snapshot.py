@@ -22,7 +22,7 @@ _LOOK_S: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a terminal would show."""
+    """The text and colours of a terminal."""
 
     text: str
     svg: str
@@ -35,7 +35,7 @@ def text_of(app: ConsoleApp) -> str:
 
 
 async def settled(pilot: Pilot[int], app: ConsoleApp) -> None:
-    """Waits until the screen has what it reads and no longer changes, but for its clocks."""
+    """Wait until the screen has what it reads and no longer changes, but for its clocks."""
     until, seen, same, first = time.monotonic() + _LONGEST_S, "", 0, 0.0
     while time.monotonic() < until and same < _STILL:
         await pilot.pause()
@@ -52,7 +52,7 @@ async def settled(pilot: Pilot[int], app: ConsoleApp) -> None:
 
 
 async def take(app: ConsoleApp, screen: str, size: tuple[int, int]) -> Frame:
-    """Runs the app without a terminal until the screen is drawn, and returns its frame."""
+    """Run the app without a terminal until the screen is drawn, and return its frame."""
     async with app.run_test(size=size) as pilot:
         if screen != app.current_mode:
             app.action_tab(screen)

@@ -16,7 +16,7 @@ class Sheet(Stylesheet):
         self._changed = True
 
     def set_variables(self, variables: dict[str, str]) -> None:
-        """Takes the colours of a theme."""
+        """Take the colours of a theme."""
         if variables != self._colours:
             super().set_variables(variables)
             self._colours = dict(variables)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_terminal(environment: Mapping[str, str] = os.environ) -> None:
-    """Raises when there is no terminal to draw on: drawing would go elsewhere, and no key would ever come."""
+    """Raise when there is no terminal to draw on: drawing would go elsewhere, and no key would ever come."""
     if is_served(environment):
         return
     streams = (sys.stdin, sys.stdout, sys.__stderr__)  # Textual draws on the last one
@@ -31,7 +31,7 @@ def check_terminal(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def wants_no_colour(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the user asked for no colour (https://no-color.org)."""
+    """Return whether the user asked for no colour (https://no-color.org)."""
     return bool(environment.get("NO_COLOR"))
 
 

@@ -1,4 +1,4 @@
-"""What the console uses of Textual beside its public API. Each has a test in tests/console/test_textual_compat.py."""
+"""Parts of Textual that are not in its public API. Each has a test in tests/console/test_textual_compat.py."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ _GROUNDS: Final = {field.name for field in fields(Palette)}
 
 
 def variables(palette: Palette) -> dict[str, str]:
-    """What style sheets may name (`$line`), and how the built-in widgets are to look."""
+    """Return what style sheets may name (`$line`), and how the built-in widgets are to look."""
     own = {f"qd-{name.replace('_', '-')}": getattr(palette, name) for name in sorted(_GROUNDS)}
     return {
         **own,
@@ -231,7 +231,7 @@ def palette_of(theme: Theme) -> Palette:
 
 @dataclass(frozen=True, slots=True)
 class Painter:
-    """Turns roles into styles, for one palette and one state of the picture."""
+    """Turns roles into styles, for one palette and one state of the frame."""
 
     palette: Palette
     plain: bool = False  # no colour wanted: words, signs and weight must tell

@@ -99,7 +99,7 @@ class Writing:
         return note.target == target and note.entry.verb == "live" and note is not self._telling
 
     def tell_owed(self) -> None:
-        """Goes on with what no server took yet."""
+        """Go on with what no server took yet."""
         if self._owed and self._telling is None and time.monotonic() >= self._again_at:
             self._telling = self._owed[0]
             self._session.run_worker(self._tell(self._telling), group="told", exit_on_error=False)
@@ -128,7 +128,7 @@ class Writing:
         return self._session.context.live_until is not None and time.monotonic() >= self._session.context.live_until
 
     def end(self, why: str) -> None:
-        """Writes no more: the deck that could is closed."""
+        """Write no more: the deck that could is closed."""
         if self._session.context.read_only:
             return
         if self._session.busy:

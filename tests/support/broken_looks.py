@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
     Said = tuple[int, Any, str]
-    """An exit code, what was said of the healthy queue, and all that was written."""
+    """Return the exit code, the output about the healthy queue, and all output."""
 
 PASSING: Final = (
     "age_s",

@@ -57,7 +57,7 @@ def shapes(text: str) -> list[Shape]:
 
 
 def read_shape(text: str) -> Shape:
-    """Reads `{a, b[{c}], d{<name>{e}}}`."""
+    """Read `{a, b[{c}], d{<name>{e}}}`."""
     shape, rest = _shape(_TOKEN.findall(text))
     assert not rest, text
     return shape

@@ -170,7 +170,7 @@ def fill(url: str) -> None:
 
 
 def fail_next(url: str, queue: str, event: Mapping[str, object], *, retry_ms: int = -1) -> str:
-    """Runs the next job of a queue and lets it fail; by default it dies."""
+    """Run the next job of a queue and let it fail; by default it dies."""
     at = time.time_ns() // 1000
     [job] = run(url, transitions.poll(queue, "wrk-1", at, free_slots=1, lease_ms=60_000)).jobs
     ending = transitions.Ending(

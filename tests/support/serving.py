@@ -117,7 +117,7 @@ class Visitor:
         await self.websocket.send_str(json.dumps(message))
 
     async def until(self, word: str, seconds: float = 30.0) -> None:
-        """Reads until something was drawn."""
+        """Read until something was drawn."""
         async with asyncio.timeout(seconds):
             while word.encode() not in self.drawn:
                 message = await self.websocket.receive()
@@ -126,7 +126,7 @@ class Visitor:
                     self.drawn += message.data
 
     async def closed(self, seconds: float = 30.0) -> int | None:
-        """Reads until it is closed from the other side, and gives the code."""
+        """Read until the other side closes it, and return the code."""
         async with asyncio.timeout(seconds):
             while (await self.websocket.receive()).type not in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}:
                 pass

@@ -132,12 +132,12 @@ class FixedCost(RequestCost):
     """What looking costs, the same at all times."""
 
     def per_second(self) -> tuple[float, float]:
-        """What looking costs."""
+        """Return what looking costs."""
         return 38.0, 5200.0
 
 
 def paint(url: str, raw: redis.Redis) -> None:
-    """Puts everything on the server."""
+    """Put everything on the server."""
     client = SyncClient(Endpoint(url))
     try:
         with Past(url, worker=seed.GONE) as past, still_traceback():
@@ -189,7 +189,7 @@ def _workers(raw: redis.Redis) -> None:
 
 
 def _agents(raw: redis.Redis) -> None:
-    """What an agent purged and cleaned by itself."""
+    """Return what an agent purged and cleaned by itself."""
     purged = {"planned": 4, "applied": 4, "skipped": 0, "rules": {"done_too_old": {"count": 4}}, "every_s": 3600}
     for task, minutes, told in (("purge", 34, purged), ("clean", 1, {"planned": 3, "applied": 3, "every_s": 120})):
         at = NOW_MS - 60_000 * minutes
@@ -246,7 +246,7 @@ def _counts(applied: int, skipped: int = 0) -> dict[str, int]:
 
 
 def _kept(raw: redis.Redis) -> str:
-    """What a batch keeps for its undo: the ids of ten jobs of the mail queue, most of them done since."""
+    """Return what a batch keeps for its undo: the ids of ten jobs of the mail queue, most of them done since."""
     batch, queue = f"b-{3:020d}", names.MAIL
     done, dead = (raw.zrange(keys.key(queue, state), 0, 8) for state in ("done", "dead"))
     packed = msgspec.msgpack.encode({"c": {"ids": [*done, *dead][:10]}})
@@ -317,7 +317,7 @@ class _StillTime(ModuleType):
 
 @contextlib.contextmanager
 def still_time() -> Iterator[None]:
-    """Lets no time pass in the console, for as long as it lasts."""
+    """Let no time pass in the console, for as long as it lasts."""
     for found in pkgutil.iter_modules(screens.__path__, f"{screens.__name__}."):
         importlib.import_module(found.name)  # they are imported when they are opened: a clock would go on in them
     held = [
@@ -400,7 +400,7 @@ async def _take(pilot: Pilot[int], app: ConsoleApp) -> StillFrame:
 
 
 async def settle(pilot: Pilot[int], app: ConsoleApp, *, looks: int = 2, longest_s: float = 15.0) -> None:
-    """Waits until the screen has what it reads, and two more pictures change nothing."""
+    """Wait until the screen has what it reads, and two more pictures change nothing."""
     until, seen, same, feed_state = time.monotonic() + longest_s, "", 0, app.latest
     while same < looks and time.monotonic() < until:
         app.feed.poke()

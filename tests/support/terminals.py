@@ -40,7 +40,7 @@ class Terminal:
         self.output = b""
 
     def read(self, seconds: float) -> bool:
-        """Takes in what was written; false when nothing came in that time."""
+        """Take in what was written; false when nothing came in that time."""
         if not select.select([self.master], [], [], seconds)[0]:
             return False
         with contextlib.suppress(OSError):
@@ -48,7 +48,7 @@ class Terminal:
         return True
 
     def wait_for(self, wanted: bytes, seconds: float = 40.0) -> None:
-        """Waits until something was written."""
+        """Wait until something was written."""
         last_moment = time.monotonic() + seconds
         while wanted not in self.output:
             assert time.monotonic() < last_moment, self.output[-2000:]
@@ -59,7 +59,7 @@ class Terminal:
         os.write(self.master, keys)
 
     def end(self, seconds: float = 10.0) -> int:
-        """Waits for its end and takes in the rest."""
+        """Wait for its end and read the rest."""
         last_moment = time.monotonic() + seconds
         while self.process.poll() is None:
             assert time.monotonic() < last_moment, "it does not end"
@@ -69,20 +69,20 @@ class Terminal:
         return self.process.returncode
 
     def hang_up(self) -> None:
-        """Goes away as a window that is closed, where no signal tells of it."""
+        """Go away as a window that is closed, where no signal tells of it."""
         for number in self._open:
             os.close(number)
         self._open = ()
 
     def close(self) -> None:
-        """Ends it, whatever it does."""
+        """End it, whatever it does."""
         self.process.kill()
         self.process.wait()
         self.hang_up()
 
 
 def terminals() -> Iterator[Callable[..., Terminal]]:
-    """Yields a function that runs a program on a terminal of its own; each is ended with the test."""
+    """Yield a function that runs a program on a terminal of its own; each is ended with the test."""
     made: list[Terminal] = []
 
     def make(code: str, *arguments: str, env: dict[str, str] | None = None, keys_from: int | None = None) -> Terminal:

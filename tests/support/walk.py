@@ -72,7 +72,7 @@ class Walk:
         return wanted in text(self.app) if isinstance(wanted, str) else wanted()
 
     async def sees(self, after: str, wanted: str | Callable[[], bool]) -> None:
-        """Waits until the screen shows a text, or something is so."""
+        """Wait until the screen shows a text, or a condition holds."""
         try:
             await until(self.pilot, wanted)
         except AssertionError as error:
@@ -84,7 +84,7 @@ class Walk:
             await self.key(key)
 
     def shows(self, kind: type[Screen[Any]]) -> bool:
-        """Whether such a screen is in front."""
+        """Return whether such a screen is in front."""
         return isinstance(self.app.screen, kind)
 
     async def answer(self, key: str, *answer: str, wanted: str | Callable[[], bool]) -> None:
@@ -94,29 +94,29 @@ class Walk:
         await self.sees(f"{key} and {' '.join(answer)}", wanted)
 
     async def back_here(self) -> None:
-        """Closes what lies over the screen."""
+        """Close what lies over the screen."""
         while self.app.screen is not self.screen:
             await self.pilot.press("escape")
             await self.pilot.pause(0.05)
 
     def state_of(self, job: str, queue: str = QUEUE) -> str:
-        """Where a job is on the server."""
+        """Return where a job is on the server."""
         with Writer(self.url) as deck:
             return deck.job(queue, job).state
 
     def priority_of(self, job: str, queue: str = QUEUE) -> int:
-        """How urgent a job is on the server: the lower the number, the sooner."""
+        """Return how urgent a job is on the server: the lower the number, the sooner."""
         with Writer(self.url) as deck:
             found = deck.job(queue, job).priority
         assert found is not None
         return found
 
     def entries(self) -> int:
-        """How many entries the list has, without its heads."""
+        """Return how many entries the list has, without its heads."""
         return sum(1 for item in self.view.listing.items if item.key)
 
     def left(self, view: LineList) -> bool:
-        """Whether another pane has the keys now."""
+        """Return whether another pane has the keys now."""
         return self.view is not view
 
     def chosen_state(self) -> str:

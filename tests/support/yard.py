@@ -38,7 +38,7 @@ class Yard:
         return keys.key(self.queue, part).decode()
 
     def keep_all(self) -> None:
-        """Lets the queue trim nothing by itself."""
+        """Let the queue trim nothing by itself."""
         for state in ("done", "dead", "cancelled"):
             self.raw.hset(self.key("meta"), mapping={f"{state}_ttl": 10**12, f"{state}_max": 10**6})
 
@@ -83,7 +83,7 @@ class Yard:
         return job
 
     def state(self, job: str) -> str | None:
-        """Where a job is."""
+        """Return where a job is."""
         return next((found.state for found in self.deck.find(job) if found.queue == self.queue), None)
 
     def digest(self) -> bytes:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def seed_schedules(past: Past) -> None:
-    """Adds them. One makes its first job at once, so that the first look sees how it ended."""
+    """Add them. One makes its first job at once, so that the first look sees how it ended."""
     madrid = "Europe/Madrid"
     past.schedule("digest", tasks.send_digest.call("weekly"), cron="*/2 * * * *", run=True)
     past.schedule("monthly-close", tasks.extract.call("2026-11"), cron="0 2 1 * *", tz=madrid)

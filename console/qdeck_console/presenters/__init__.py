@@ -1,1 +1,1 @@
-"""From snapshots to lines of text: what each screen says, without Textual, so that it can be tested as values."""
+"""Functions from snapshots to lines of text for each screen, without Textual, so that tests compare values."""

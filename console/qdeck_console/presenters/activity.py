@@ -135,7 +135,7 @@ def rule_name(used: UsedRule) -> str:
 
 
 def height(row: Activity, table: Table[Activity, ActivityView], cells: int) -> int:
-    """How many lines it takes: where it was stands below when there is no column for it."""
+    """Return how many lines it takes: the queue is on the second line when it has no column."""
     return 2 if _why(row) or (row.queues and not table.has("where", cells)) else 1
 
 
@@ -152,7 +152,7 @@ def _where(row: Activity, naming: Naming, cells: int, role: str) -> list[Piece]:
 
 
 def count_of(row: Activity) -> int | None:
-    """How many jobs it reached."""
+    """Return how many jobs it changed."""
     return row.counts.get("applied", row.counts.get("restored", row.counts.get("removed")))
 
 
@@ -170,7 +170,7 @@ def sign(row: Activity, later: Later, told: str) -> Piece:
 
 
 def what_became(row: Activity, later: Later, now_ms: int) -> Piece:
-    """What became of it in words, with their role."""
+    """Return its outcome in words, with their role."""
     undone = later.undone
     if undone is not None:
         told = undone.counts.get("restored")
@@ -213,7 +213,7 @@ def _outcome(row: Activity) -> Piece:
 
 
 def _progress(row: Activity) -> str:
-    """How far an operation came that goes on, or whose process ended before it did."""
+    """Return the progress of an operation that runs or was interrupted."""
     words = [f"{row.outcome}: {count_of(row) or 0:,}"]
     if "planned" in row.counts:
         words.append(f"of {row.counts['planned']:,}")
@@ -221,7 +221,7 @@ def _progress(row: Activity) -> str:
 
 
 def truth(outcomes: BatchOutcomes) -> tuple[str, str]:
-    """Where the jobs of a batch are now, in words, with their role."""
+    """Return where the jobs of a batch are now, in words, with their role."""
     parts = [
         (outcomes.done, "done"), (outcomes.dead_again, "dead again"), (outcomes.running, "running"),
         (outcomes.pending, "waiting"), (outcomes.cancelled, "cancelled"),
@@ -246,7 +246,7 @@ def pairs_of_pauses(rows: Iterable[Activity]) -> dict[str, Activity | None]:
 
 
 def identity(row: Activity) -> str:
-    """What tells a line of the log from the others."""
+    """Return the identity of a line of the log."""
     return f"{row.at_ms}/{row.verb}/{row.batch}/{row.filter}/{row.detail}/{','.join(row.queues)}"
 
 

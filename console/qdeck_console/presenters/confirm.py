@@ -160,7 +160,7 @@ def _asked(plan: Plan, naming: Naming) -> list[PlanTerm]:
 
 
 def _has_leases(plan: Plan) -> bool:
-    """Whether workers hold leases on jobs of a plan: only then is one requested to stop, or loses its job."""
+    """Return whether workers hold leases on jobs of a plan: only then is one requested to stop, or loses its job."""
     return any(has_feature(queue.adapter, Feature.LEASES) for queue in plan.by_queue)
 
 

@@ -1,4 +1,4 @@
-"""What a list says that has nothing to show: what is so, where was looked, and what can be done now."""
+"""The text of an empty list: why it is empty, what was searched, and what can be done."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _STATUS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownContext:
-    """What the console looks at, and how far it may go."""
+    """The context that is open, and whether it may be written to."""
 
     title: str
     server: str
@@ -259,7 +259,7 @@ _CAUSES: Final[Mapping[UnreachableCause, str]] = {
 
 
 def problem(feed_state: FeedState) -> str:
-    """What is wrong with a server in few words: who refused, or does not answer; else as it was said."""
+    """Return the problem of a server in few words: which one refused or does not answer, else its message."""
     cause = _CAUSES.get(feed_state.cause)
     if cause and feed_state.server:
         return f"{cause} {safe_text(feed_state.server, limit=200)}"

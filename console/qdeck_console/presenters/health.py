@@ -151,7 +151,7 @@ class Since:
         self._began = False
 
     def note(self, found: Sequence[CheckRow], now_ms: int) -> Mapping[str, tuple[int, bool]]:
-        """Notes a picture; says of each row when it came so, and whether it was so before the first one."""
+        """Record a snapshot: since when each row is as it is, and whether it was so before the first snapshot."""
         fresh: dict[str, tuple[Status | None, int, bool]] = {}
         for row in found:
             known = self._known.get(row.place)
@@ -255,7 +255,7 @@ def head(cells: int) -> Line:
 
 
 def height(row: CheckRow, cells: int) -> int:
-    """How many lines it takes: where there is no room for words beside it, what is wrong has them below."""
+    """Return how many lines it takes: where there is no room for words beside it, what is wrong has them below."""
     return 2 if row.is_trouble and cells < _WIDE else 1
 
 
@@ -291,7 +291,7 @@ def row_lines(row: CheckRow, cells: int, at_cursor: bool, *, naming: Naming) -> 
 
 
 def _words(row: CheckRow, cells: int) -> str:
-    """What it found; of what is fine in few words where there is no room for all."""
+    """Return what it found; of what is fine in few words where there is no room for all."""
     words = safe_text(row.short if row.queue else row.detail, limit=300)
     if width(words) > cells:
         words = _SHORT.get((row.check, row.value), words.removeprefix("the server ").removeprefix("there is "))

@@ -77,7 +77,7 @@ def _payload(job: JobRecord, cell: TableCell[int]) -> Sequence[Piece]:
 
 
 def _is_stuck(job: JobRecord) -> bool:
-    """Whether a job runs that should not any more; of those that wait there is more to see."""
+    """Return whether a running job is stuck; waiting ones show their own reason."""
     return job.state == State.RUNNING and job.stuck is not None
 
 
@@ -91,7 +91,7 @@ def _sign(state: State) -> Callable[[JobRecord, int], Piece]:
 
 
 def _table(state: State) -> Table[JobRecord, int]:
-    """What all rows have in common is the server's clock."""
+    """Return what all rows have in common is the server's clock."""
     waits, ended = state in (State.READY, State.DELAYED, State.BLOCKED), state in (State.DONE, State.CANCELLED)
     fails = state in (State.DEAD, State.CANCELLED)
     role = "warn" if state is State.READY else "muted"
@@ -119,7 +119,7 @@ TABLES: Final = {state: _table(state) for state in STATES}
 
 
 def when(job: JobRecord, state: State, now_ms: int) -> list[Piece]:
-    """How long it is so, or how long until it is due."""
+    """Return how long it is so, or how long until it is due."""
     if state is State.DELAYED and job.due_ms is not None:
         left = job.due_ms - now_ms
         return fmt.span_pieces(left) if left >= 0 else [("late ", "warn"), *fmt.span_pieces(-left, "warn")]
@@ -129,7 +129,7 @@ def when(job: JobRecord, state: State, now_ms: int) -> list[Piece]:
 
 
 def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
-    """What went wrong, class first."""
+    """Return what went wrong, class first."""
     if job.error is None and job.message is None:
         return [(fmt.NONE, "ghost")]
     name = safe_text(job.error or "", limit=120)
@@ -186,7 +186,7 @@ def order_words(state: State, adapter: str, *, newest: bool) -> str:
 
 
 def range_words(part: ListPart, first: int, shown: int, of: int | None) -> str:
-    """Which rows of how many are on screen, and whether the number is exact."""
+    """Return which rows of how many are on screen, and whether the number is exact."""
     last = min(first + shown, part.reach, part.total)
     rows = f"{first + 1:,}–{last:,}" if last else "none"
     if part.exact:

@@ -45,7 +45,7 @@ def in_height(lines: Sequence[Line], height: int, cells: int, where: str = "enla
 
 
 def unread_words(count: int) -> str:
-    """How many queues a list leaves out because they could not be read; empty for none."""
+    """Return how many queues a list leaves out because they could not be read; empty for none."""
     return f"{counted(count, 'queue')} could not be read" if count else ""
 
 
@@ -91,7 +91,7 @@ def common_owner(names: Sequence[str]) -> str:
 
 
 def naming_of(snapshot: Snapshot | None) -> Naming:
-    """How the queues of a picture are named: other systems name theirs as they like, and keep their names whole. Asked
+    """Return how the queues of a snapshot are named: those of other systems keep their full names. Asked
     for several times a frame, and found once a picture.
     """
     if snapshot is None:

@@ -1,4 +1,4 @@
-"""What is said where a server has no queue yet: what was looked for, and what can be done now."""
+"""The text for a server without queues: the adapters that were tried, and what can be done."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def no_queues_lines(
     contexts: int,
     unread: Sequence[str] = (),
 ) -> list[Line]:
-    """A block in the upper middle: what is so, what was looked for, what now."""
+    """Return a block in the upper middle: the state, the adapters that were tried, and what can be done."""
     room = max(20, min(WIDEST, cells - 4))
     blank: list[Line] = [()] if height >= 24 else []
     lines: list[Line] = [

@@ -139,7 +139,7 @@ def _chart(entry: JudgedQueue, view: QueueView, cells: int, height: int) -> list
 
 
 def _times(view: QueueView, span_s: float, cells: int) -> Line:
-    """What is below a chart: when it begins, its middle, and now; of minutes only, how long ago it begins."""
+    """Return the axis of a chart: its begin, its middle and now; of some minutes only how long ago it begins."""
     snapshot, room = view.feed_state.snapshot, cells - 6
     if snapshot is None or span_s < 600 or room < 24:
         start = f"-{fmt.span(span_s * 1000)}"
@@ -182,7 +182,7 @@ def _states(entry: JudgedQueue, cells: int) -> list[Line]:
 
 
 def _others(row: QueueRow, cells: int) -> list[Line]:
-    """What its row in the list does not tell."""
+    """Return the facts that are not in its row of the list."""
     told = [
         ("blocked", row.blocked), ("done", row.done), ("cancelled", row.cancelled),
     ]  # fmt: skip

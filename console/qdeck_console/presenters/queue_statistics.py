@@ -21,7 +21,7 @@ _NUMBER: Final = 9
 
 
 def times(seen: CloseUp, cells: int) -> list[Line]:
-    """How long jobs wait and run now, and how long those took that ended last, with how many that are."""
+    """Return how long jobs wait and run now, and how long those took that ended last, with how many that are."""
     rows = [
         ("waiting", seen.waiting, "{of} waiting"), ("running", seen.running, "{of} running"),
         ("done after", seen.done, "the last {n} done"),
@@ -77,7 +77,7 @@ def deaths(seen: CloseUp, dead: int, cells: int, *, role: str = "text") -> list[
 
 
 def payloads(seen: CloseUp, cells: int) -> list[Line]:
-    """How large a payload is, and all of them: about, because a few were looked at."""
+    """Return how large a payload is, and all of them: about, because a few were looked at."""
     if not seen.payloads or seen.payload_bytes is None:
         return []
     one, every = fmt.size(round(seen.payload_bytes)), fmt.size(round(seen.payload_bytes * seen.payloads))

@@ -166,7 +166,7 @@ def reason_pieces(entry: JudgedQueue, cells: int) -> list[Piece]:
 
 
 def list_in_question(entry: JudgedQueue | None) -> State | None:
-    """Which of its lists of jobs the worst reason of a queue is about; none when it is about no one of them."""
+    """Return which of its lists of jobs the worst reason of a queue is about; none when it is about no one of them."""
     if entry is None or not entry.reasons:
         return None
     worst = entry.reasons[0].code
@@ -187,7 +187,7 @@ def _oldest(entry: JudgedQueue) -> list[Piece]:
 
 
 def empty_in(entry: JudgedQueue) -> list[Piece]:
-    """How long until the queue is empty at the present rates."""
+    """Return how long until the queue is empty at the present rates."""
     row = entry.row
     if row.paused:
         return [("paused", "muted")]

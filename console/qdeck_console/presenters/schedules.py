@@ -33,7 +33,7 @@ def state(row: ScheduleRow, late: str = "warn") -> tuple[str, str, str]:
 
 
 def _outcome(row: ScheduleRow) -> list[Piece]:
-    """How its last run ended: the sign in its colour, and the word."""
+    """Return how its last run ended: the sign in its colour, and the word."""
     if not row.last_outcome:
         return [(fmt.NONE, "ghost")]
     glyph, role = _OUTCOMES.get(row.last_outcome, ("•", "muted"))
@@ -54,7 +54,7 @@ def _word(row: ScheduleRow) -> str:
 
 
 def reason(row: ScheduleRow) -> str:
-    """What is said below it."""
+    """Return the words below its row."""
     return state(row)[2]
 
 

@@ -193,7 +193,7 @@ def reason_line(stuck: StuckRow, cells: int) -> Line:
 
 
 def note_line(why: Why, members: Sequence[StuckRow], cells: int) -> Line:
-    """What to know before something is done about a group."""
+    """Return what to know before an operation on a group."""
     owners = {stuck.job.worker for stuck in members if stuck.job.worker}
     [who] = owners if len(owners) == 1 else ["the worker"]
     name = cut_middle(safe_text(who, limit=80), 30)

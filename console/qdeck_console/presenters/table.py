@@ -94,7 +94,7 @@ class Table(Generic[RowT, ViewT]):
         return [(column, rest if width == REST else width) for column, width in kept]
 
     def has(self, head: str, room: int) -> bool:
-        """Whether a column is shown."""
+        """Return whether a column is shown."""
         return any(column.head == head for column, _ in self.laid(room))
 
     def start(self, head: str, room: int) -> int:

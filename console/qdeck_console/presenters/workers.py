@@ -33,7 +33,7 @@ class Speeds:
     told: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def note(self, rows: Sequence[WorkerRow]) -> None:
-        """Takes heartbeats in."""
+        """Record heartbeats."""
         known = {row.id for row in rows}
         self.told = {name: kept for name, kept in self.told.items() if name in known}
         for row in rows:
@@ -45,7 +45,7 @@ class Speeds:
                 del kept[:-20]
 
     def of(self, row: WorkerRow) -> float | None:
-        """What it does now; until it was heard of twice, what it did since it started."""
+        """Return its rate now; before its second heartbeat, the rate since it started."""
         kept = self.told.get(row.id, [])
         if not row.alive:
             return None
@@ -94,7 +94,7 @@ def _runs(row: WorkerRow) -> str:
 
 
 def _of_room(count: str, row: WorkerRow, cells: int) -> str:
-    """How many it runs of how many it could; where that does not fit both are compact."""
+    """Return how many it runs of how many it could; where that does not fit both are compact."""
     full = f"{count}/{row.concurrency}" if row.concurrency else count
     if len(full) <= cells:
         return full

@@ -1,4 +1,4 @@
-"""Who did what, when, to how many, what became of them, and until when it can be undone."""
+"""The screen Activity: the log of operations, with outcomes and until when each can be undone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Log:
         )
 
     def _is_paused(self, row: Activity, snapshot: Snapshot | None) -> bool:
-        """Whether the queue that it paused is so still, by the queue itself."""
+        """Return whether the queue that it paused is so still, by the queue itself."""
         if row.verb != "pause" or len(row.queues) != 1 or snapshot is None:
             return False
         if self.pauses.get(present.identity(row)) is not None:
@@ -233,7 +233,7 @@ class ActivityScreen(ReadingLog, ListScreen[Activity, Log]):
         return in_height(self.about(row, cells), height, cells, "enter opens it")
 
     def lacks(self) -> bool:
-        """Whether the outcomes of its batch were not counted yet."""
+        """Return whether the outcomes of its batch were not counted yet."""
         row = self.chosen
         return row is not None and row.batch is not None and row.batch not in (self.data or Log()).outcomes
 

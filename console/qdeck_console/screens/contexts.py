@@ -70,7 +70,7 @@ class ContextScreen(Chooser[str]):
 
 
 def _address(url: str) -> str:
-    """Where it is, without its password; what is still a variable is not filled in here."""
+    """Return its address without its password; variables are not replaced here."""
     parts = urlsplit(url)
     if not parts.netloc:
         return "from the environment" if "$" in url else ""

@@ -1,4 +1,4 @@
-"""What dialogs have in common: the bar again at full strength, and a panel over what they are about."""
+"""The base of dialogs: the bar at full strength, and a panel over the screen."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Dialog(ModalScreen[T], Generic[T]):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """Draws the bar, and goes on drawing it: its clock must not stand still.
+        """Draw the bar, and continue to draw it: its clock must not stop.
 
         Textual calls the handler of each class: one of a subclass must not call this.
         """

@@ -89,7 +89,7 @@ class Export:
 
 
 def in_memory(values: Sequence[object]) -> Export:
-    """What a screen has already."""
+    """Return what a screen has already."""
     return Export(fill=lambda file: file.put_all(values), count=len(values))
 
 

@@ -1,4 +1,4 @@
-"""What every screen has: bar, verdict, tabs, body, filter and footer, and how pictures and actions reach them."""
+"""The frame of every screen: bar, verdict, tabs, body, filter and footer, and its snapshots and actions."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class FrameScreen(Screen[None]):
         self.show(self.feed_state, fresh=False)
 
     def draw_frame(self) -> None:
-        """Draws what ages by itself: bar, verdict, tabs and footer."""
+        """Draw what ages by itself: bar, verdict, tabs and footer."""
         app, feed_state = self.console, self.feed_state
         painter = app.painter
         if not self.query("#footer"):
@@ -289,7 +289,7 @@ class FrameScreen(Screen[None]):
         self.console.now_on_screen(self)
 
     def on_screen_suspend(self) -> None:
-        """Lets go of the queues once another screen is seen: it comes back with the picture of then."""
+        """Drop the queues when another screen is shown: the list is drawn again from the newest snapshot."""
         if self in self.console.screen_stack:
             return
         self.feed_state = FeedState()
@@ -299,7 +299,7 @@ class FrameScreen(Screen[None]):
             panel.rest()
 
     def action_do(self, action: str) -> None:
-        """Does an action, or says why not."""
+        """Run an action, or show why it is disabled."""
         why = self.why_not(action)
         if why:
             self.console.say(why, "muted", "∅")
@@ -308,20 +308,20 @@ class FrameScreen(Screen[None]):
         self.draw_frame()
 
     def copied(self) -> tuple[str, str]:
-        """What `y` takes: what it is in a word, and its text."""
+        """Return what `y` copies: a word for it, and its text."""
         for view in self.query(LineList):
             if view.cursor and view.row is not None:
                 return "name", view.cursor
         return "", ""
 
     def lists(self) -> bool:
-        """Whether there is something to write. It is asked at each frame, so nothing is gathered for it."""
+        """Return whether there are rows to write. Each frame calls it, so it gathers nothing."""
         for view in self.query(LineList):
             return any(item.key and item.row is not None for item in view.listing.items)
         return False
 
     def exported(self) -> list[object]:
-        """What `w` writes: the rows of the list."""
+        """Return what `w` writes: the rows of the list."""
         for view in self.query(LineList):
             return [item.row for item in view.listing.items if item.key and item.row is not None]
         return []
@@ -339,13 +339,13 @@ class FrameScreen(Screen[None]):
         export.ask(self.console, self.tab, self.to_export())
 
     def write_to(self, path: str) -> None:
-        """Writes what is listed to a file."""
+        """Write what is listed to a file."""
         from qdeck_console.screens import export
 
         export.write(self.console, path, self.to_export())
 
     def to_export(self) -> Export:
-        """What `w` writes, with how many rows it is."""
+        """Return what `w` writes, with how many rows it is."""
         from qdeck_console.screens import export
 
         return export.in_memory(self.exported())
@@ -364,7 +364,7 @@ class FrameScreen(Screen[None]):
         )  # fmt: skip
 
     def action_at_once(self, action: str) -> None:
-        """Does what takes the keys that follow."""
+        """Run an action that takes the following keys."""
         self.on_key()
         if action == "filter":
             self.action_do(action)
@@ -372,7 +372,7 @@ class FrameScreen(Screen[None]):
             self.console.action_do(action)
 
     def open_filter(self) -> None:
-        """Opens the filter."""
+        """Open the filter."""
         box = self.query_one("#filter", TextField)
         self._show_filter(box, on=True)
         self.set_focus(box)  # at once: `focus()` waits for its turn
@@ -383,7 +383,7 @@ class FrameScreen(Screen[None]):
         box.display = on
 
     def set_filter(self, text: str) -> None:
-        """Shows only entries that have the text."""
+        """Show only entries that have the text."""
         self.filter_text = text
         box = self.query_one("#filter", TextField)
         if box.value != text:
@@ -406,7 +406,7 @@ class FrameScreen(Screen[None]):
             self._take_filter(event.value)
 
     def _take_filter(self, text: str) -> None:
-        """Takes a filter; one that does not parse is pointed at and changes nothing: it must not match everything."""
+        """Set a filter. One that does not parse is marked and changes nothing: it must not match everything."""
         self.wrong = None
         if self.LANGUAGE:
             from qdeck.admin import parse
@@ -427,7 +427,7 @@ class FrameScreen(Screen[None]):
             panel.show(lambda w, _h: (frame.filter_error(wrong, text, w),), self.console.painter)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keeps the filter and gives the keys back to the list."""
+        """Keep the filter and return the focus to the list."""
         if event.input.id != "filter":
             return
         self._take_filter(event.value)

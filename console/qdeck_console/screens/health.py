@@ -160,7 +160,7 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
             self.console.action_tab(place)
 
     def lists(self) -> bool:
-        """Whether there is something to write."""
+        """Return whether there is something to write."""
         return self.feed_state.snapshot is not None
 
     def to_export(self) -> Export:

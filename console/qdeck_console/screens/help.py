@@ -58,7 +58,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
             yield Choices(id="choices")
 
     def on_mount(self) -> None:
-        """Shows the keys."""
+        """Show the keys."""
         self.set_focus(None)
         self._show_search(on=False)
         self._arrange()
@@ -125,7 +125,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
         head.show(title, painter)
 
     def action_search(self) -> None:
-        """Opens the field."""
+        """Open the field."""
         self._show_search(on=True)
         self.query_one("#words", TextField).focus()
         self._search("")
@@ -157,7 +157,7 @@ class HelpScreen(Dialog[PaletteCommand | None]):
         self._draw()
 
     def on_input_submitted(self) -> None:
-        """Does the one that was chosen."""
+        """Run the chosen action."""
         self.action_choose()
 
     def on_choices_chosen(self) -> None:
@@ -165,13 +165,13 @@ class HelpScreen(Dialog[PaletteCommand | None]):
         self.action_choose()
 
     def action_choose(self) -> None:
-        """Does the one that was chosen, when one was searched for."""
+        """Run the chosen action after a search."""
         index = self.query_one("#choices", Choices).index
         command = self.commands[index] if self.is_searching and index < len(self.commands) else None
         _ = self.dismiss(command)
 
     def action_leave(self) -> None:
-        """Closes the search, then the help."""
+        """Close the search, then the help."""
         if self.is_searching:
             self._show_search(on=False)
             self.query_one("#words", TextField).value = ""
@@ -181,5 +181,5 @@ class HelpScreen(Dialog[PaletteCommand | None]):
             _ = self.dismiss(None)
 
     def action_close(self) -> None:
-        """Closes the help."""
+        """Close the help."""
         _ = self.dismiss(None)

@@ -56,7 +56,7 @@ class JobListScreen(MarkingScreen, ListScreen[JobRecord | GoneJob, ListedT], Gen
 
     @abstractmethod
     def source(self) -> JobSource | None:
-        """Where the list comes from now."""
+        """Return where the list comes from now."""
 
     async def read_list(self, part: ListPart | None = None) -> ListedJobs:
         """Read the visible part of the list with as much above and below it, unless it is given, and all about the job
@@ -115,7 +115,7 @@ class JobListScreen(MarkingScreen, ListScreen[JobRecord | GoneJob, ListedT], Gen
         """Return the side pane about the job under the cursor."""
 
     def has_jobs(self) -> bool:
-        """Whether there is something to mark."""
+        """Return whether there is something to mark."""
         return self.part.reach > 0
 
     def matching(self) -> list[JobRecord | GoneJob]:
@@ -227,7 +227,7 @@ class JobListScreen(MarkingScreen, ListScreen[JobRecord | GoneJob, ListedT], Gen
         self.fetch()
 
     def lacks(self) -> bool:
-        """Whether all about the job under the cursor is not read yet."""
+        """Return whether all about the job under the cursor is not read yet."""
         return self.detail() is None and isinstance(self.view.row, JobRecord)
 
     def mark_range(self) -> None:

@@ -56,7 +56,7 @@ class JobsScreen(JobListScreen[ListedJobs], QueueActing):
         return (main, Lines(id="side"))
 
     def choose(self, queue: QueueRef, state: State | None = None) -> None:
-        """Shows another queue, by default the first of its lists that has jobs."""
+        """Show another queue, by default the first of its lists that has jobs."""
         row = self._row_of(queue, self.console.latest.snapshot)
         filled = [s for s in present.STATES if row is not None and getattr(row, s.value)]
         self.queue, self.state = queue, state or (filled[0] if filled else State.READY)
@@ -107,7 +107,7 @@ class JobsScreen(JobListScreen[ListedJobs], QueueActing):
         return await self.read_list() if self._row_of(self.queue, snapshot) is not None else ListedJobs()
 
     def on_screen_resume(self) -> None:
-        """Begins with the fullest queue when none was chosen."""
+        """Begin with the fullest queue when none was chosen."""
         self._choose_any()
 
     def _choose_any(self) -> None:
@@ -118,7 +118,7 @@ class JobsScreen(JobListScreen[ListedJobs], QueueActing):
             self.choose(fullest.ref)
 
     def draw(self, *, fresh: bool) -> None:
-        """Draws the queue and its states, then the list."""
+        """Draw the queue and its states, then the list."""
         if self.queue is None and self.feed_state.snapshot is not None and self.feed_state.snapshot.queues:
             self._choose_any()
             return
@@ -152,7 +152,7 @@ class JobsScreen(JobListScreen[ListedJobs], QueueActing):
         return f"{words}  ·  {present.order_words(self.state, adapter, newest=self.is_newest)}"
 
     def empty_lines(self) -> Sequence[Line]:
-        """What is said when there is nothing to show."""
+        """Return what is said when there is nothing to show."""
         margin = (" " * (MARGIN + 3), "text")
         part, row = self.part, self.row
         if self.queue is None:

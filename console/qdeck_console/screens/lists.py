@@ -150,7 +150,7 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         return ()
 
     def lacks(self) -> bool:
-        """Whether that pane needs more than was read; then it is read at once."""
+        """Return whether the pane needs data that was not read; then it is read at once."""
         return False
 
     # The list.
@@ -268,7 +268,7 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         self.action_do("open")
 
     def lists(self) -> bool:
-        """Whether there is something to write."""
+        """Return whether there is something to write."""
         return bool(self.rows)
 
     HANDLERS: ClassVar[Mapping[str, ActionHandler[Any]]] = {**FrameScreen.HANDLERS, "open": NOTHING_OPENS}

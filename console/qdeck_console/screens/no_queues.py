@@ -1,4 +1,4 @@
-"""What stands in the place of the queues where a server has none."""
+"""The text in place of the queues of a server that has none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGAIN_S: Final = 5.0
 
 
 class NoQueues:
-    """What stands in the place of the queues: what was looked for, and what can be done."""
+    """The text in place of the queues: the adapters that were tried, and what can be done."""
 
     def __init__(self) -> None:
         self._keys: int | None = None

@@ -37,7 +37,7 @@ _PLAN_KEYS: Final = (
 
 
 class PurgeScreen(ReadingScreen[AgentPurges]):
-    """What a purge would remove, and removing exactly that."""
+    """The screen Purge: rules, dry run and plan."""
 
     TAB, SCOPE = PURGE, PURGE
 

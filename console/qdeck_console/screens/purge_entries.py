@@ -38,7 +38,7 @@ _SLICE = 200  # entries that are read at once to be written
 
 
 async def read_jobs(reader: AsyncReader, share: Share, entries: Iterable[PlanEntry]) -> dict[str, JobRecord]:
-    """What entries of a share are, by id, as far as they are still there."""
+    """Return the jobs of the entries of a share, by id; those that still exist."""
     ids = [entry.id for entry in entries]
     if share.has(Feature.ORDER):
         jobs = await reader.jobs_now(share.queue, ids)
@@ -84,7 +84,7 @@ class EntriesScreen(ReadingScreen[None]):
         self._jobs = {**kept, **{entry.id: found.get(entry.id) for entry in wanted}}
 
     def body(self) -> Sequence[Widget]:
-        """What they are, and the list."""
+        """Return the heading and the list."""
         return (Vertical(Lines(id="heading"), Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"),)
 
     def draw(self, *, fresh: bool) -> None:
@@ -129,16 +129,16 @@ class EntriesScreen(ReadingScreen[None]):
         self.draw_frame()
 
     def lists(self) -> bool:
-        """Whether there is something to write; a frame does not look through all of it for an entry."""
+        """Return whether there are rows to write; a frame does not search all of them."""
         return self.share.count > 0
 
     def copied(self) -> tuple[str, str]:
-        """What `y` takes: the id under the cursor."""
+        """Return what `y` takes: the id under the cursor."""
         row = self.view.row
         return ("id", row.id) if isinstance(row, PlanEntry) else ("", "")
 
     def to_export(self) -> Export:
-        """What `w` writes: all entries of the page, read from the plan as they are written."""
+        """Return what `w` writes: all entries of the page, read from the plan as they are written."""
         from qdeck_console.screens.export import Export
 
         async def fill(file: ExportFile) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
-    """All about one queue, live."""
+    """The page of one queue, live."""
 
     TAB, SCOPE = QUEUES, DETAIL
 
@@ -59,7 +59,7 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
         return Looked(pasts, None if row is None else await self._insights.look(reader, row))
 
     def draw(self, *, fresh: bool) -> None:
-        """Draws the detail."""
+        """Draw the detail."""
         found = self.feed_state.judged.of(self.queue)
         gone = found is None and self.feed_state.snapshot is not None
         self._entry = found or (None if gone else self._entry)
@@ -89,7 +89,7 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
         return ("name", row.ref.label(self.naming.shared)) if row is not None else ("", "")
 
     def lists(self) -> bool:
-        """Whether there is something to write."""
+        """Return whether there is something to write."""
         return self._entry is not None
 
     def exported(self) -> list[object]:

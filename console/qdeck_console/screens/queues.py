@@ -66,7 +66,7 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
         return [QueueRef.parse(key) for key in keys if key]
 
     def on_screen_suspend(self) -> None:
-        """Lets go of the rows, too."""
+        """Drop the rows, too."""
         if self not in self.console.screen_stack:
             self._arranger.rest()
             self._drawn = QueueView(FeedState(), PLAIN, reasons_shown=True)

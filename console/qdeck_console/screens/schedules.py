@@ -35,7 +35,7 @@ Schedules: TypeAlias = tuple[ScheduleRow, ...]
 
 
 class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
-    """What comes by the clock."""
+    """The screen Schedules."""
 
     SCOPE = TAB = SCHEDULES
     LIST: ClassVar[ListSpec[ScheduleRow, Schedules]] = ListSpec(
@@ -86,7 +86,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
             self.console.open_job(QueueRef(NATIVE, row.queue), row.last_id)
 
     def fire(self) -> None:
-        """Makes its job now."""
+        """Make its job now."""
         row = self.chosen
         assert row is not None  # noqa: S101 - its reason was asked for
 
@@ -121,7 +121,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         self.console.operator.run(act(), "pause" if row.enabled else "resume")
 
     def edit_rule(self) -> None:
-        """Asks for another rule and stores it, in place of exactly the one that was seen."""
+        """Ask for another rule and store it, if the schedule has not changed since."""
         row = self.chosen
         assert row is not None  # noqa: S101 - its reason was asked for
 
@@ -160,7 +160,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         self.console.operator.run(act(), "edit")
 
     def copied(self) -> tuple[str, str]:
-        """What `y` takes: its name."""
+        """Return what `y` takes: its name."""
         return ("name", self.chosen.name) if self.chosen is not None else ("", "")
 
     def _hold_label(self) -> str:
@@ -176,7 +176,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
 
 
 def _wrong(cron: str, tz: str) -> str:
-    """What is wrong with a rule; empty when nothing is."""
+    """Return what is wrong with a rule; empty when nothing is."""
     try:
         CronRule(cron, tz)
     except (QdeckError, ValueError) as error:

@@ -78,7 +78,7 @@ NOTHING_READ: Final = StuckJobs()
 
 
 class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
-    """What runs longer than it should."""
+    """The screen Stuck."""
 
     TAB = SCOPE = STUCK
     LIST: ClassVar[ListSpec[StuckRow | GoneJob, StuckJobs]] = ListSpec(
@@ -92,7 +92,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
         self._matched: tuple[StuckJobs, str, list[StuckRow | GoneJob]] = (NOTHING_READ, "", [])
 
     async def _read_usual(self, found: Sequence[StuckRow]) -> None:
-        """How long jobs took that are done, of the queue under the cursor and not often."""
+        """Return how long jobs took that are done, of the queue under the cursor and not often."""
         row = self.view.row if self.is_mounted else None
         stuck = row if isinstance(row, StuckRow) else found[0] if found else None
         if stuck is None or stuck.why is Why.THEIRS:
@@ -183,7 +183,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
         self.console.now_on_screen(self)
 
     def has_jobs(self) -> bool:
-        """Whether there is something to mark."""
+        """Return whether there is something to mark."""
         return bool(self.matching())
 
     def matching(self) -> list[StuckRow | GoneJob]:
@@ -265,7 +265,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
         )
 
     def lacks(self) -> bool:
-        """Whether all about the job under the cursor is not read yet."""
+        """Return whether all about the job under the cursor is not read yet."""
         return not isinstance(self.chosen, StuckRow)
 
     def side(self, row: StuckRow | GoneJob, cells: int, height: int) -> Sequence[Line]:

@@ -1,4 +1,4 @@
-"""Who works, where, on what and for how long; enter opens a worker, and there a job."""
+"""The screen Workers: workers with their running jobs; enter opens a worker, and there a job."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class WorkersScreen(ReadingWorkers, ListScreen[WorkerRow, Workers]):
         return lines
 
     def lacks(self) -> bool:
-        """Whether it is not read yet what the worker under the cursor runs."""
+        """Return whether it is not read yet what the worker under the cursor runs."""
         return self.running is None and bool(self.rows)
 
     def open(self) -> None:
@@ -270,7 +270,7 @@ class WorkerScreen(ReadingWorkers, PageScreen):
         return (((" " * 4, "text"), *row),) if isinstance(row, tuple) else ()
 
     def lists(self) -> bool:
-        """Whether there is something to write: all workers."""
+        """Return whether there is something to write: all workers."""
         return bool(self.data and self.data.rows)
 
     def exported(self) -> list[object]:

@@ -64,7 +64,7 @@ class WebDriver(web_driver.WebDriver):
         self._unfinished -= count
 
     def accepts(self, data: bytes) -> bool:
-        """Whether to go on reading; the console ends otherwise."""
+        """Return whether to go on reading; the console ends otherwise."""
         self._unfinished += len(data)
         if self._unfinished <= MOST_UNFINISHED:
             return True

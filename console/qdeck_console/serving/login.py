@@ -54,7 +54,7 @@ class Password:
     digest: bytes = field(repr=False)
 
     def fits(self, text: str) -> bool:
-        """Whether the password is that one; takes as long either way."""
+        """Return whether the password is right, in the same time either way."""
         return hmac.compare_digest(_scrypt(text, self.salt, self.n, self.r, self.p, len(self.digest)), self.digest)
 
 
@@ -153,7 +153,7 @@ class Login:
         return bool(self._users)
 
     def fits_token(self, text: str) -> bool:
-        """Whether that is the token."""
+        """Return whether that is the token."""
         return self._token is not None and hmac.compare_digest(_digest(text[:MOST_SECRET]), self._token)
 
     async def check(self, address: str, user: str, secret: str) -> str | None:
@@ -204,7 +204,7 @@ class Login:
         return digest if self._sessions.get(digest, 0.0) > time.monotonic() else None
 
     def left_s(self, session: bytes) -> float:
-        """How long a session stays open."""
+        """Return how long a session stays open."""
         return max(0.0, self._sessions.get(session, 0.0) - time.monotonic())
 
     def close_session(self, session: bytes) -> None:

@@ -88,7 +88,7 @@ class Visit:
                 await asyncio.sleep(_RESIZE_S)
 
     async def _is_drained(self, pipe: asyncio.StreamWriter) -> bool:
-        """Whether the console took what was written; False when it or the browser is gone before."""
+        """Return whether the console took what was written; False when it or the browser is gone before."""
         draining = asyncio.ensure_future(pipe.drain())
         try:
             while not (await asyncio.wait({draining}, timeout=1.0))[0]:
@@ -159,7 +159,7 @@ def _environment(width: int, height: int) -> dict[str, str]:
 
 
 def packet(text: str) -> tuple[str, Any] | None:
-    """What a message of a browser asks for; None when it is nothing known."""
+    """Return the request in a message of a browser; None for an unknown one."""
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):

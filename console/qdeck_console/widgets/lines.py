@@ -79,7 +79,7 @@ class LineList(ScrollView, can_focus=True):
         self._drawn: dict[int, list[Strip]] = {}
 
     def show(self, listing: Listing, painter: Painter) -> None:
-        """Shows another state of the list; cursor and scroll stay on the same entry."""
+        """Show another state of the list; cursor and scroll stay on the same entry."""
         before, was = self._screen_line_of_cursor(), self._where.get(self.cursor)
         self.listing, self.painter = listing, painter
         tops = self._measure(listing)
@@ -99,7 +99,7 @@ class LineList(ScrollView, can_focus=True):
         self.refresh()
 
     def _measure(self, listing: Listing) -> Sequence[int]:
-        """Where each entry begins, and who is where."""
+        """Return the first line of each entry, and the position of each key."""
         items = listing.items
         if listing.tops is not None and listing.where is not None:
             self._tops, self._where = listing.tops, listing.where
@@ -128,7 +128,7 @@ class LineList(ScrollView, can_focus=True):
             self._set_cursor(self._nearest(0, 1))
 
     def settle_beside(self) -> None:
-        """Puts the cursor on the entry that took the place of its own, when that is gone."""
+        """Put the cursor on the entry that took the place of its own, when that is gone."""
         if self.cursor not in self._where:
             at = min(self._index, len(self.listing.items) - 1)
             after = self._nearest(at, 1)
@@ -141,7 +141,7 @@ class LineList(ScrollView, can_focus=True):
         return None if index is None or index >= len(self.listing.items) else self.listing.items[index].row
 
     def rest(self) -> None:
-        """Lets go of the rows, until they are shown again: cursor, marks and scroll stay."""
+        """Drop the rows until they are shown again: cursor, marks and scroll stay."""
         self.listing = Listing()
         self._drawn.clear()
         self.refresh()  # Textual lets go of the strips that it keeps
@@ -179,7 +179,7 @@ class LineList(ScrollView, can_focus=True):
         return first < items.first or min(first + count, items.total) > items.first + len(items.known)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Asks for what came into sight."""
+        """Request the rows that became visible."""
         super().watch_scroll_y(old_value, new_value)
         if self.lacks and self.fill is not None:
             self.fill()
@@ -229,7 +229,7 @@ class LineList(ScrollView, can_focus=True):
         self._reveal()
 
     def _redraw(self, *indexes: int) -> None:
-        """Draws some entries again, and nothing else."""
+        """Draw some entries again, and nothing else."""
         for index in indexes:
             self._drawn.pop(index, None)
             if 0 <= index < len(self._tops) - 1:
@@ -285,7 +285,7 @@ class LineList(ScrollView, can_focus=True):
         ]
 
     def text(self) -> str:
-        """What it shows, without its looks."""
+        """Return what it shows, without its looks."""
         return "\n".join(self.render_line(y).text.rstrip() for y in range(self.size.height))
 
     def notify_style_update(self) -> None:
@@ -316,7 +316,7 @@ class LineList(ScrollView, can_focus=True):
                 self.post_message(self.Opened(self.cursor, self))
 
     def action_move(self, rows: int) -> None:
-        """Moves the cursor by entries; a list without any is scrolled."""
+        """Move the cursor by entries; a list without any is scrolled."""
         if not self._where:
             self.scroll_relative(y=rows, animate=False)
             return
@@ -336,7 +336,7 @@ class LineList(ScrollView, can_focus=True):
         self._set_cursor(found)
 
     def action_page(self, pages: int) -> None:
-        """Moves the cursor by the height of the list."""
+        """Move the cursor by the height of the list."""
         if not self._where:
             self.scroll_relative(y=pages * max(1, self.size.height - 2), animate=False)
             return
@@ -348,14 +348,14 @@ class LineList(ScrollView, can_focus=True):
         self._set_cursor(self._nearest(index, -step) if found is None else found)
 
     def action_end(self, first: bool) -> None:
-        """Moves the cursor to the first or the last entry."""
+        """Move the cursor to the first or the last entry."""
         if not self._where:
             self.scroll_to(y=0 if first else self._tops[-1], animate=False)
             return
         self._set_cursor(self._nearest(0, 1) if first else self._nearest(len(self.listing.items) - 1, -1))
 
     def toggle_mark(self) -> None:
-        """Marks the entry under the cursor or takes its mark away, and goes on to the next."""
+        """Mark or unmark the entry under the cursor, and move to the next one."""
         if self.all_marked or self.cursor not in self._where:
             return
         if self.marks.pop(self.cursor, None) is None:
@@ -365,13 +365,13 @@ class LineList(ScrollView, can_focus=True):
         self.refresh()
 
     def toggle_all(self) -> None:
-        """Marks all there are, or takes that back."""
+        """Mark all entries, or remove these marks."""
         was = self.all_marked
         self.clear_marks()
         self.all_marked = not was
 
     def toggle_range(self) -> None:
-        """Marks from here to where the cursor goes, until it is pressed again."""
+        """Mark from here to where the cursor goes, until it is pressed again."""
         if self._range is not None:
             self._range = None
         elif self.cursor in self._where:
@@ -416,13 +416,13 @@ class LineList(ScrollView, can_focus=True):
         return len(self._range.known) < ends[3] - ends[1] + 1
 
     def end_range(self, found: dict[str, object]) -> None:
-        """Ends the range with all that is in it, as it was read."""
+        """End the range with all that is in it, as it was read."""
         if self._range is not None:
             self.marks = self._range.before | found
             self.toggle_range()
 
     def drop_marks(self, keys: Iterable[str]) -> int:
-        """Takes marks away, of entries that are gone; how many there were."""
+        """Remove the marks of entries that are gone; return how many."""
         gone = [key for key in keys if self.marks.pop(key, None) is not None]
         for key in gone:
             if self._range is not None:
@@ -440,7 +440,7 @@ class LineList(ScrollView, can_focus=True):
         self.clear_marks()
 
     def clear_marks(self) -> None:
-        """Takes all marks away."""
+        """Remove all marks."""
         self.marks, self.all_marked, self._range = {}, False, None
         self._drawn.clear()
         self.refresh()
@@ -451,6 +451,6 @@ class LineList(ScrollView, can_focus=True):
         return self._range is not None
 
     def action_open(self) -> None:
-        """Opens what is under the cursor."""
+        """Open what is under the cursor."""
         if self.cursor in self._where or not self._where:
             self.post_message(self.Opened(self.cursor, self))

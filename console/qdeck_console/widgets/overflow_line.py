@@ -30,7 +30,7 @@ class More(Lines):
         self.call_after_refresh(self.tell)
 
     def tell(self) -> None:
-        """Counts again."""
+        """Count again."""
         view = self.of
         below = view.virtual_size.height - round(view.scroll_offset.y) - view.size.height
         words = f"    {counted(below, 'more line')} ↓" if below > 0 and view.size.height else ""
@@ -41,5 +41,5 @@ class More(Lines):
         self.show(make, view.painter)
 
     def on_resize(self) -> None:
-        """Counts again for the new height."""
+        """Count again for the new height."""
         self._tell()

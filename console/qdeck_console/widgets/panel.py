@@ -31,7 +31,7 @@ class Lines(Widget):
         self._made: tuple[Size, Sequence[Line]] | None = None
 
     def show(self, make: Callable[[int, int], Sequence[Line]], painter: Painter, ground: str | None = None) -> None:
-        """Shows what `make(width, height)` says; it is called again when the size changes."""
+        """Show what `make(width, height)` says; it is called again when the size changes."""
         before, looks = self._made, (self.painter, self.ground)
         self.make, self.painter, self.ground, self._made = make, painter, ground or self.ground, None
         if before is not None and before[0] == self.size and looks == (self.painter, self.ground):
@@ -41,12 +41,12 @@ class Lines(Widget):
         self.refresh()
 
     def rest(self) -> None:
-        """Lets go of what it shows, until it is shown again."""
+        """Drop its contents until it is shown again."""
         self.make, self._made = lambda _w, _h: (), None
         self.refresh()  # Textual lets go of the strips that it keeps
 
     def refresh_lines(self) -> None:
-        """Asks for its lines again."""
+        """Request its lines again."""
         self._made = None
         self.refresh()
 
@@ -63,5 +63,5 @@ class Lines(Widget):
         return strip_of(lines[y] if y < len(lines) else (), size.width, self.painter, self.ground)
 
     def text(self) -> str:
-        """What it shows, without its looks."""
+        """Return what it shows, without its looks."""
         return "\n".join(self.render_line(y).text.rstrip() for y in range(self.size.height))

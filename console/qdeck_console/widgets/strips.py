@@ -31,7 +31,7 @@ class Whole(Strip):
 
 
 def whole(strips: Sequence[Strip]) -> list[Strip]:
-    """What a widget hands to Textual's compositor."""
+    """Return what a widget hands to Textual's compositor."""
     return [Whole(list(strip), strip.cell_length) for strip in strips]
 
 

@@ -30,5 +30,5 @@ class TextField(Input):
         self.cursor_blink = False
 
     def validate_value(self, value: str) -> str:
-        """What is pasted may hold anything: controls are blanks here, one for one, so that the cursor stays."""
+        """Return what is pasted may hold anything: controls are blanks here, one for one, so that the cursor stays."""
         return _CONTROLS.sub(" ", value)

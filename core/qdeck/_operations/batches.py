@@ -99,7 +99,7 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
         return max(self.at_ms, self.continued_ms)
 
     def is_of(self, operator: str) -> bool:
-        """Whether an operator began or continued it."""
+        """Return whether an operator began or continued it."""
         return operator in (self.by, self.continued_by)
 
     @property
@@ -113,11 +113,11 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.undo is not None and self.undo.ended
 
     def is_interrupted(self, now: int) -> bool:
-        """Whether its process ended before it did."""
+        """Return whether its process ended before it did."""
         return self.interrupted or (self.applied is None and self.open_until_ms < now)
 
     def is_undo_interrupted(self, now: int) -> bool:
-        """Whether the process that undid it ended before it had undone all."""
+        """Return whether the process that undid it ended before it had undone all."""
         return self.undo is not None and not self.undo.ended and self.undo.open_until_ms < now
 
     def entry(

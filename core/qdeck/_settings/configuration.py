@@ -60,7 +60,7 @@ class Configuration:
     """The names of all contexts of that file."""
 
     def is_ignored(self, name: str | None) -> bool:
-        """Whether a context is only in the file that was not read."""
+        """Return whether a context is only in the file that was not read."""
         return name in self.ignored_contexts and name not in self.settings.contexts
 
     def target(self, name: str | None = None) -> Target | None:

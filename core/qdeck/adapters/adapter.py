@@ -407,7 +407,7 @@ class Adapter(ABC):
         yield from ()  # what was looked at is there
 
     def find(self, names: Sequence[str], job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
-        """Where an id is, in those states of these queues that can be asked by it."""
+        """Return where an id is, in those states of these queues that can be asked by it."""
         from qdeck.adapters import paging
 
         return (yield from paging.by_id(self, names, job_id))

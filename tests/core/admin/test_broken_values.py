@@ -134,7 +134,7 @@ def is_named(one: Break) -> bool:
 def test_a_broken_field_stops_nothing_beside_it(
     filled: tuple[str, Any, dict[str, str], Image], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those that stopped everything once, and a sample of all others."""
+    """Return the values that once stopped every command, and a sample of all others."""
     _, raw, _, image = filled
     before = baseline(filled, capsys)
     every = list(breaks(raw))

@@ -214,7 +214,7 @@ class Lists(Adapter):
 
 
 def _measure(groups: Mapping[str, FoundKeys], now: int) -> Program[list[tuple[int, float | None]]]:
-    """How many entries each group has, and the age of the oldest among those at the ends of its lists."""
+    """Return how many entries each group has, and the age of the oldest among those at the ends of its lists."""
     sizes = yield from reads.try_all([(b"LLEN", name) for group in groups.values() for name in group.names])
     lengths = iter([0 if is_error(size) else int(size) for size in sizes])
     totals: list[int] = []

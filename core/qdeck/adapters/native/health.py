@@ -41,7 +41,7 @@ def _state_health(row: QueueRow, state: State, age: ages.Ages | None) -> StateHe
 
 
 def _stuck(row: QueueRow, state: State) -> int | None:
-    """What is stuck is late, when it waits, and without owner or over its time, when it runs."""
+    """Return what is stuck is late, when it waits, and without owner or over its time, when it runs."""
     if state is State.RUNNING:
         return row.stuck
     if state is State.DELAYED:

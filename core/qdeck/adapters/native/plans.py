@@ -127,7 +127,7 @@ def weigh(verb: str, rows: Sequence[Row], context: Context, reasons: Sequence[st
 def _look_around(
     queue: str, state: str, rows: Sequence[Row], verb: str, weighed: Weighed, *, sized: bool
 ) -> Program[None]:
-    """Reads what the filter did not: heads, dependents, and the sizes of jobs that are removed."""
+    """Read what the filter did not: heads, dependents, and the sizes of jobs that are removed."""
     ids = [row.raw_id for row in rows]
     calls: list[Command] = [(b"HMGET", keys.key(queue, "head"), *ids), (b"HLEN", keys.key(queue, "after"))]
     if state == State.RUNNING:

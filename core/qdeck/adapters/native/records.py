@@ -279,7 +279,7 @@ class Row(msgspec.Struct, eq=False, gc=False):
         return getattr(self.full(), name)
 
     def put(self, part: str, value: bytes | None) -> None:
-        """Gives it a raw value."""
+        """Give it a raw value."""
         setattr(self, f"{part}_raw", value)
 
     def leave_out(self, part: str, size: int) -> None:
@@ -380,7 +380,7 @@ class Row(msgspec.Struct, eq=False, gc=False):
 
 
 def reaches_no_secret(wanted: Filter | None) -> bool:
-    """Whether none of the payload fields that a filter names could be masked, so that masking cannot matter."""
+    """Return whether none of the payload fields that a filter names could be masked, so that masking cannot matter."""
     return wanted is None or _plain(wanted.node)
 
 

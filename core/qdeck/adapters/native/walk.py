@@ -192,7 +192,7 @@ class Walk(Pages):
 
 
 def put(rows: Sequence[Row], part: str, values: Sequence[bytes | None]) -> None:
-    """Gives rows what was read of them."""
+    """Give rows what was read of them."""
     deque(map(setattr, rows, repeat(f"{part}_raw"), values), maxlen=0)  # a loop in C
 
 

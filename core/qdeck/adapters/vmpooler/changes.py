@@ -205,7 +205,7 @@ def _in_no_other_set(entry: Entry) -> Iterator[Cell]:
 
 
 def _retry(entry: Entry) -> Program[Change]:
-    """Asks for a VM of its request again, as the manager does: with the mark 1, which goes first.
+    """Ask for a VM of its request again, as the manager does: with the mark 1, which goes first.
 
     Equal tasks would become one, so a task that waits already is made to ask for one VM more.
     """
