@@ -293,6 +293,7 @@ def group(found: Group, *, exact: bool) -> dict[str, Any]:
         "first_at": iso(found.first_ms or None),
         "last_at": iso(found.last_ms or None),
         "newest_id": found.newest_id,
+        "permanent": found.is_permanent,
         "exact": exact,
     }
 

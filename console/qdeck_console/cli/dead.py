@@ -136,7 +136,8 @@ _GROUP_COLUMNS = (
 
 def _group_cells(group: Group, reader: Reader) -> list[str]:
     last = local_time(group.last_ms or None)
-    return [number(group.count), reader.label(group.ref), group.error_class, group.message_shape, last]
+    error = "(permanent) " * group.is_permanent + group.error_class
+    return [number(group.count), reader.label(group.ref), error, group.message_shape, last]
 
 
 @dead.command(

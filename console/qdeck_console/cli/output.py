@@ -20,7 +20,7 @@ import click
 from qdeck.admin import escaped_json, is_shown, mask_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from qdeck.admin import Skip
 
@@ -28,6 +28,7 @@ _UNREAD_LINES: Final = 20
 _UNREAD_CHARS: Final = 400
 _SKIP_LINES: Final = 20
 _WIDEST: Final = 200  # cells of a column: a longer id moves the rest of its own row
+_SKIP_NAMES: Final = 3  # of those that have one reason
 _LOOKAHEAD: Final = 200  # rows that decide the widths of the columns
 
 
@@ -69,11 +70,29 @@ def note_unread(unread: Sequence[str]) -> int:
 
 
 def note_skips(skips: Sequence[Skip], count: int, shared: Collection[str] = ()) -> None:
-    """Write a line to stderr for each of the first skipped jobs, queues or keys."""
-    for skip in skips[:_SKIP_LINES]:
-        note(f"qdeck: {skip.notice(shared)}")
-    if count > _SKIP_LINES:
-        note(f"qdeck: {count - _SKIP_LINES:,} more are skipped")
+    """Write a line to stderr for each of the first skipped jobs, queues or keys; for many with one reason one line."""
+    told = 0
+    for same in list(_by_reason(skips))[:_SKIP_LINES]:
+        if len(same) > _SKIP_NAMES:
+            names = ", ".join(one.id for one in same[:_SKIP_NAMES])
+            note(f"qdeck: skipped {len(same):,} jobs ({names}, …): {same[0].sentence}")
+        else:
+            note(f"qdeck: {same[0].notice(shared)}")
+        told += len(same)
+    if count > told:
+        note(f"qdeck: {count - told:,} more are skipped")
+
+
+def _by_reason(skips: Sequence[Skip]) -> Iterator[list[Skip]]:
+    """Yield those with one reason together, where the reason is a sentence about any of them; the others one by one."""
+    from qdeck.admin import SkipCode
+
+    found: dict[object, list[Skip]] = {}
+    for number, skip in enumerate(skips):
+        one = skip.id and skip.sentence == skip.why and skip.code is not SkipCode.NOT_FOUND
+        found.setdefault((skip.ref, skip.code, skip.data) if one else number, []).append(skip)
+    for same in found.values():
+        yield from [same] if len(same) > _SKIP_NAMES else ([skip] for skip in same)
 
 
 def line(text: str = "") -> None:

@@ -172,8 +172,7 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
     if totals.failure_handlers:
         line(f"{counted(totals.failure_handlers, 'failure handler')} will be enqueued")
     write_undo_limit(plan)
-    for caution in tail.cautions:
-        line(f"caution: {safe(caution.text)}")
+    write_cautions(plan)
     if any(
         not has_feature(adapter, Feature.STATES) for adapter in plan.adapters
     ):  # what a verb does depends on the entry
@@ -190,6 +189,12 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
         )
     if plan.count > SHOWN:
         line(f"and {plan.count - SHOWN:,} more (--json lists all)")
+
+
+def write_cautions(plan: Plan) -> None:
+    """Write what to know before a plan is applied."""
+    for caution in plan.tail.cautions:
+        line(f"caution: {safe(caution.text)}")
 
 
 def write_dependents(count: int) -> None:
@@ -232,7 +237,8 @@ def aim(plan: Plan) -> str:
     name = PRIORITY_NAMES.get(head.priority or 0)
     to = "" if head.priority is None else f" to priority {head.priority}{f' ({name})' if name else ''}"
     to = to if head.target is None else f" to {head.target}"
-    place = plan.label(head.queues[0]) if len(head.queues) == 1 else f"{len(plan.tail.by_queue):,} queues"
+    queues = head.queues if len(head.queues) == 1 else [*plan.by_queue]
+    place = plan.label(queues[0]) if len(queues) == 1 else f"{len(queues):,} queues"
     return f"{counted(plan.count, 'job')} from {place}{to}"
 
 

@@ -16,7 +16,16 @@ from qdeck_console.cli.output import (
     line,
     table,
 )
-from qdeck_console.cli.plans import SHOWN, Progress, apply, apply_command, show_plan, write_dependents, write_undo_limit
+from qdeck_console.cli.plans import (
+    SHOWN,
+    Progress,
+    apply,
+    apply_command,
+    show_plan,
+    write_cautions,
+    write_dependents,
+    write_undo_limit,
+)
 
 if TYPE_CHECKING:
     from qdeck.admin import Plan, PlanEntry, Reader
@@ -129,6 +138,7 @@ def _print_plan(plan: Plan) -> None:
         write_dependents(totals.dependents)
     if totals.failure_handlers:
         line(f"{counted(totals.failure_handlers, 'failure handler')} will be enqueued")
+    write_cautions(plan)
     write_undo_limit(plan)
     line()
     line(f"nothing was changed; to apply it: {apply_command(plan)}")

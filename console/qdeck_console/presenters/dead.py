@@ -135,6 +135,11 @@ def _error_class(group: Group, cell: TableCell[GroupView]) -> list[Piece]:
     return [(name, "strong bold" if cell.at_cursor else "text")]
 
 
+def _message(group: Group, cell: TableCell[GroupView]) -> list[Piece]:
+    mark = "permanent  " * group.is_permanent
+    return [(mark, "warn"), *shape_pieces(group.message_shape, cell.width - width(mark))]
+
+
 def _count(group: Group, cell: TableCell[GroupView]) -> list[Piece]:
     count = fmt.count(group.count)
     if not cell.view.exact:
@@ -160,7 +165,7 @@ def _trend(group: Group, cell: TableCell[GroupView]) -> Sequence[Piece]:
 # Trend, queue, share and first go in that order, until the message has room.
 GROUPS: Final = Table[Group, GroupView](
     Column("error", lambda room: 20 if room >= 120 else 18, _error_class),
-    Column("message", REST, lambda group, cell: shape_pieces(group.message_shape, cell.width)),
+    Column("message", REST, _message),
     Column(
         "queue", lambda room: 24 if room >= 120 else 18 if room >= 100 else 0,
         lambda group, cell: queue_path(group.ref, cell.width, "muted", naming=cell.view.naming),

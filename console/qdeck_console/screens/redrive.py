@@ -75,7 +75,8 @@ async def _redrive(console: Console, request: OperationRequest, after: Callable[
         console.reader, request, progress=looked, cancelled=lambda: work is not None and work.cancelled
     )
     if not plan.count:
-        console.say(f"nothing to retry: {left_out[0].why if left_out else 'none matches'}", "warn", "▲")
+        skipped = (*left_out, *plan.tail.skipped)
+        console.say(f"nothing to retry: {skipped[0].why if skipped else 'none matches'}", "warn", "▲")
         return
     sample = min(_SAMPLE, max(1, plan.count))
     fields = [

@@ -86,7 +86,7 @@ _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
         SkipCode.QUEUE_NOT_TEXT: lambda _: "the name of its queue is not a text",
         SkipCode.NOT_CAPABLE: lambda why: why,
         SkipCode.UNREADABLE: lambda error: error,
-        SkipCode.PERMANENT: lambda where: f"its error is permanent; retry it by its id, or with the filter {where}",
+        SkipCode.PERMANENT: lambda where: f"the error is permanent; to retry it, name the job or the filter {where}",
     }
 )
 

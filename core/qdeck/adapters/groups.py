@@ -57,6 +57,8 @@ class Group(InQueue):
     where: str = ""
     trend: tuple[int, ...] = ()
     adapter: str = NATIVE
+    is_permanent: bool = False
+    """Whether its system would not try again after this error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,8 @@ class _DeadLetter(Protocol):
     def message(self) -> str | None: ...
     @property
     def since_ms(self) -> int | None: ...
+    @property
+    def is_permanent(self) -> bool: ...
 
 
 _Key = tuple[str, str, QueueRef]  # error class, shape of the message, queue
@@ -114,6 +118,7 @@ class Gathering:
         self._found: dict[_Key, list[int]] = {}
         self._samples: dict[_Key, tuple[str | None, str]] = {}
         self._trends: dict[_Key, list[int]] = {}
+        self._permanent: set[_Key] = set()
         self.total = 0
         self.unread: list[str] = []
 
@@ -125,6 +130,7 @@ class Gathering:
         if known is None:
             known = self._found[key] = [0, at, at]
             self._samples[key] = (row.id, "" if key[0] == OTHER else where_of(error, row.message))
+            self._permanent |= {key} if row.is_permanent and key[0] != OTHER else set()
         self._sum(known, 1, at, at)
         ago = (self._now_ms - at) // PART_MS
         if 0 <= ago < TREND:
@@ -159,7 +165,7 @@ class Gathering:
             Group(
                 error_class=key[0], message_shape=key[1], queue=key[2].name, adapter=key[2].adapter, count=count,
                 first_ms=first, last_ms=last, newest_id=self._samples[key][0], where=self._samples[key][1],
-                trend=tuple(self._trends.get(key, ())),
+                trend=tuple(self._trends.get(key, ())), is_permanent=key in self._permanent,
             )
             for key, (count, first, last) in self._found.items()
         ]  # fmt: skip

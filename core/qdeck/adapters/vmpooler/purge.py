@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ORPHAN: Final = "orphan"
 ORPHAN_TTL_S: Final = 3600
-NO_POOL: Final = "records"  # in place of a queue: orphaned records that name no pool
+NO_POOL: Final = "records"  # in place of a queue: orphaned records that name no pool that is there
 RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, native_state=ORPHAN)
 _OVER: Final = "for {age} (limit {limit})"
 _OLD: Final = "(age>{}ms or -age>=0ms)"  # one of unknown age is skipped by its name, and not silently
@@ -100,7 +100,7 @@ def fill_orphans(raws: Sequence[Raw], pools: Sequence[str], now: int) -> Program
 def read_orphans(
     vms: Sequence[bytes], pools: Sequence[str], now: int, *, ending: bool = False
 ) -> Program[list[Entry | None]]:
-    """Return the records of VMs that are in no set of their pool, or of any pool if the record names none.
+    """Return the records of VMs that are in no set of their pool, or of any pool if theirs is not there.
 
     None for a record that is not orphaned: it is missing, its VM is in a set, or it expires (unless `ending`).
     """
@@ -111,7 +111,8 @@ def read_orphans(
     known: dict[str | None, list[tuple[int, bytes, Any]]] = {}
     for at, (vm, fields, ttl) in enumerate(zip(vms, replies[::2], replies[1::2], strict=True)):
         if not is_error(fields) and (ttl == -1 or (ending and ttl > 0)):
-            known.setdefault(None if fields[0] is None else text_of(fields[0]), []).append((at, vm, fields))
+            named = None if fields[0] is None else text_of(fields[0])
+            known.setdefault(named if named in pools else None, []).append((at, vm, fields))
     found: list[Entry | None] = [None] * len(vms)
     for pool, some in known.items():
         homes: list[bool] = [False] * len(some)
@@ -119,14 +120,14 @@ def read_orphans(
             places = yield from owners(name, [vm for _, vm, _ in some])
             homes = [home or place is not None for home, place in zip(homes, places, strict=True)]
         for (at, vm, fields), home in zip(some, homes, strict=True):
-            found[at] = None if home else _orphan(vm, fields, now)
+            found[at] = None if home else _orphan(vm, pool or NO_POOL, fields, now)
     return found
 
 
-def _orphan(vm: bytes, fields: Sequence[bytes | None], now: int) -> Entry:
+def _orphan(vm: bytes, pool: str, fields: Sequence[bytes | None], now: int) -> Entry:
     named, clone, _ = fields
     since = since_of("pending", {name: value for name, value in zip(CLONED, fields[1:], strict=True) if value}, None)
-    pool, name = NO_POOL if named is None else text_of(named), text_of(vm)
+    name = text_of(vm)
     return Entry(
         id=name, key=f"vmpooler/{pool}/record/{name}", adapter="vmpooler", queue=pool, state=NO_STATE,
         native_state=ORPHAN, seen=Seen(key=vm_key(vm), member=vm, score=clone, value=named), since_ms=since,

@@ -57,6 +57,7 @@ _SINCE: Final = {
     "pending": CLONED, "ready": ("ready", *CLONED), "running": ("checkout",), "migrating": ("checkout",),
     "completed": ("destroy", "checkout"),
 }  # fmt: skip
+_TASK: Final = re.compile(r"[\w.-]{1,100}(:[\w.+-]{1,100})?")
 _SECONDS: Final = re.compile(rb"[0-9]{10}")
 _NAME: Final = "vmpooler"
 Fields = dict[str, bytes]
@@ -259,9 +260,9 @@ def _facts_of(raw: Raw) -> Letter:
     if raw.value is None:
         return read_letter(raw.member)
     facts = json_object(raw.value) or {}
-    name = facts.get("vm")
-    # Without facts it is the task as it stood in its set, such as `vm:10`, or any text.
-    return Letter(name if isinstance(name, str) and name else text_of(raw.value).strip('"') or "empty", facts)
+    name = facts.get("vm") or text_of(raw.value).strip('"')
+    # Without facts it is the task as it stood in its set, such as `vm:10`; other text may hold anything.
+    return Letter(name if isinstance(name, str) and _TASK.fullmatch(name) else short(raw.value), facts)
 
 
 def _letter(raw: Raw, now: int) -> Entry:

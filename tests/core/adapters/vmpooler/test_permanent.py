@@ -73,4 +73,15 @@ def test_commands_show_it(deck: Writer, run: Callable[..., Ran], url: str) -> No
     assert {name for name, line in lines.items() if "(permanent)" in line} == names(len(PERMANENT))
     tried = run("dead", "retry", "--dry-run", "--url", url)
     assert tried.code == 1
-    assert "its error is permanent" in tried.err
+    assert f"skipped {len(PERMANENT)} jobs (" in tried.err
+    assert "the error is permanent; to retry it, name the job" in tried.err
+    groups = {one["message_shape"]: one["permanent"] for one in run("dead", "--group", "--json", "--url", url).json}
+    assert groups["template does not exist"]
+    assert not groups["network timeout talking to vcenter"]
+    assert run("dead", "--group", "--url", url).out.count("(permanent)") == len(PERMANENT)
+
+
+def test_a_failed_task_has_its_own_reason(deck: Writer, raw: redis.Redis) -> None:
+    raw.hset("vmpooler__dlq__tasks", "disk", '["vm-1:10"]')
+    [skip] = deck.plan("retry", ids=["vm-1:10"]).tail.skipped
+    assert skip.why == "a failed task belongs to no request; ask the API of VMPooler for it again"

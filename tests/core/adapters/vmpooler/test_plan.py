@@ -10,6 +10,7 @@ from core.adapters.test_purge import ago, vm
 from qdeck import UsageError
 from qdeck.admin import CautionCode, Limits, Writer, load_configuration, read_rules
 from qdeck.testing.adapters import values
+from support.commands import runner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,12 @@ def test_the_plan_says_that_nothing_is_copied_to_the_dead_letters(
     told = {one.code: one.text for one in plan.tail.cautions}
     assert (CautionCode.NO_DEAD_LETTER in told) == (not enabled)
     assert enabled or "dlq_enabled is false" in told[CautionCode.NO_DEAD_LETTER]
+
+
+def test_the_command_prints_it(url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]) -> None:
+    vm(raw, "pending", "vm-old", clone=ago(10_800))
+    ran = runner(capsys)("purge", "--url", url)
+    assert "caution: vmpooler: dlq_enabled is false: what is removed is not copied to the dead letters" in ran.out
 
 
 @pytest.mark.parametrize(("age", "is_orphan"), [(90_000, True), (80_000, False)])
