@@ -57,6 +57,11 @@ def _set_aside(yard: Yard) -> None:
     _counts(yard, n_quarantined=1)
 
 
+def _undelivered(yard: Yard) -> None:
+    yard.raw.xadd(yard.key("outbox"), {"k": "watch"}, id=f"{yard.now_ms - 60_000}-0")
+    _counts(yard, ready=0)
+
+
 def _handler_stuck(yard: Yard) -> None:
     said = {"heartbeat_ms": yard.now_ms, "state": "running", "stuck_handlers": 2}
     yard.raw.hset(keys.WORKERS, "w1", json.dumps(said))
@@ -106,6 +111,7 @@ MADE: dict[Code, tuple[Callable[[Yard], Any], Status]] = {
     Code.BACKLOG: (lambda yard: _counts(yard, ready=1_001), Status.UNHEALTHY),
     Code.OVERDUE: (_overdue, Status.DEGRADED),
     Code.SET_ASIDE: (_set_aside, Status.DEGRADED),
+    Code.UNDELIVERED: (_undelivered, Status.DEGRADED),
     Code.HANDLER_STUCK: (_handler_stuck, Status.UNHEALTHY),
     Code.DEAD_GROWING: (_dead_growing, Status.DEGRADED),
     Code.FILLING: (_filling, Status.DEGRADED),

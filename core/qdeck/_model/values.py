@@ -131,6 +131,7 @@ class QueueRow:
     totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     unknown_tasks: tuple[UnknownTaskJobs, ...] = ()
     set_aside: int | None = None  # entries of its outbox that could not be read
+    undelivered: int | None = None  # entries of its outbox that no worker delivers
     serves_others: bool = False  # what it holds asks for jobs of other queues
     problem: Unreadable | None = None
     ref: QueueRef = field(init=False, compare=False, repr=False)

@@ -364,6 +364,8 @@ def _unserved(seen: Snapshot, limits: Thresholds, found: Findings) -> Iterator[N
                 long = (row.oldest_s or 0) > limits.unserved_age_max
                 severity = Status.UNHEALTHY if long else Status.DEGRADED
                 findings.append(found.of_queue(Code.NO_WORKER, severity, row.ref, waiting))
+            if row.undelivered:
+                findings.append(found.of_queue(Code.UNDELIVERED, Status.DEGRADED, row.ref, row.undelivered))
         yield
     findings += [
         Finding(code=Code.HANDLER_STUCK, severity=Status.UNHEALTHY, name=worker, count=count)

@@ -83,6 +83,7 @@ class Code(StrEnum):
     BACKLOG = "backlog"
     OVERDUE = "overdue"
     SET_ASIDE = "set_aside"
+    UNDELIVERED = "undelivered"
     HANDLER_STUCK = "handler_stuck"
     DEAD_GROWING = "dead_growing"
     FILLING = "filling"
@@ -236,6 +237,12 @@ def _set_aside(finding: Finding) -> str:
     )
 
 
+def _undelivered(finding: Finding) -> str:
+    count = finding.count or 0
+    entries = f"{counted(count, 'outbox entry', 'outbox entries')} of {finding.label} {'is' if count == 1 else 'are'}"
+    return f"{entries} not delivered to other queues: start a worker of it, or qdeck agent"
+
+
 def _unreadable(finding: Finding) -> str:
     # A sentence that names a key need not name its queue.
     problem = finding.problem
@@ -265,12 +272,14 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.BACKLOG: lambda f: f"{f.count:,} jobs ready in {f.label} (limit {f.limit:,})",
     Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue in {f.label} (limit {f.limit:,})",
     Code.SET_ASIDE: _set_aside,
+    Code.UNDELIVERED: _undelivered,
     Code.HANDLER_STUCK: _handlers,
     Code.DEAD_GROWING: lambda f: f"dead letters of {f.label} grow by {f.count:,} a minute",
     Code.FILLING: lambda f: f"{f.label} fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
     Code.MEASURE: lambda f: f"{f.count:,} {f.name} (limit {f.limit:,})",
 }
 _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
+    Code.UNDELIVERED: lambda f: f"{counted(f.count or 0, 'outbox entry', 'outbox entries')} not delivered, no worker",
     Code.SET_ASIDE: lambda f: f"{counted(f.count or 0, 'entry', 'entries')} of its outbox in quarantine, see {f.name}",
     Code.UNREADABLE: lambda f: str(f.problem),
     Code.STUCK: lambda f: f"{_jobs(f)} stuck",

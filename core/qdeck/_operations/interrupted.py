@@ -64,6 +64,7 @@ def close(adapters: Adapters, known: Mapping[str, Batch], now: int) -> Program[l
     for batch in known.values():
         if batch.applied is None and batch.is_interrupted(now):
             yield from count(adapters, batch)
+            yield from _deliver(adapters, batch)
             batch.interrupted, batch.applied = True, batch.done
             yield from batches.write(batch)
             yield from activity.record(entry_of(batch, now))
@@ -73,6 +74,15 @@ def close(adapters: Adapters, known: Mapping[str, Batch], now: int) -> Program[l
             batch.undo = None
             yield from batches.write(batch)
     return closed
+
+
+def _deliver(adapters: Adapters, batch: Batch) -> Program[None]:
+    """Deliver the effects on other queues that its process did not come to: they are a part of what was applied."""
+    for name in batch.all_adapters:
+        try:
+            yield from adapters.instance(name).undoer(batch.id, batch.queues_of(name), batch.target).finish()
+        except QdeckError:
+            continue
 
 
 def count(adapters: Adapters, batch: Batch) -> Program[None]:

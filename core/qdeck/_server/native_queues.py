@@ -321,7 +321,7 @@ def _read_counts(
                     known.reply, known.base, known.flow, known.derived = kept, base, flow, ()
             seen[name] = known.base
         chosen = [seen[name] for name in _chosen(cache, part.names, visible) if name in seen]
-        cache.details |= yield from read_details(chosen, now, cache.thresholds)
+        cache.details |= yield from read_details(chosen, now, cache.thresholds, takers)
         for name in seen:
             _row_of(cache, name, takers, now)
         fresh |= {base.ref for base in seen.values()}
@@ -457,7 +457,7 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
     came, went, dead = known.rates(now)
     derived = (
         stuck, over_limit, overdue, late, late_delayed, oldest, detail.exact, came, went, dead, serving,
-        detail.set_aside, detail.problem,
+        detail.set_aside, detail.undelivered, detail.problem,
     )  # fmt: skip
     if known.derived != derived:
         known.derived = derived
@@ -475,6 +475,7 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
             dead_per_min=dead,
             workers=serving,
             set_aside=detail.set_aside,
+            undelivered=detail.undelivered,
             problem=detail.problem,
         )
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 MOST_BANDS: Final = 16  # priorities read in one queue; with more of them the oldest is "at least"
 MOST_RUNNING: Final = 200  # running jobs of one queue whose time limit is read
+UNDELIVERED_MS: Final = (
+    30_000  # after which an outbox entry without a worker is reported: an operation delivers its own
+)
 GRACE_MS: Final = 5_000  # a job counts as over its time limit this long after it
 
 
@@ -39,6 +42,7 @@ class Detail:
     late: int | None = None
     late_delayed: int = 0
     set_aside: int = 0
+    undelivered: int = 0
     problem: Unreadable | None = None
 
     def waits_since(self, ms: int) -> None:
@@ -46,14 +50,28 @@ class Detail:
         self.oldest_ms = ms if self.oldest_ms is None else min(self.oldest_ms, ms)
 
 
-def read_details(rows: Sequence[QueueRow], now: int, thresholds: Thresholds) -> Program[dict[str, Detail]]:
-    """Return the details of these queues, all in a few round trips."""
+def read_details(
+    rows: Sequence[QueueRow], now: int, thresholds: Thresholds, takers: Mapping[str, int] | None
+) -> Program[dict[str, Detail]]:
+    """Return the details of these queues, all in a few round trips. `takers` counts the workers of each queue."""
     readable = [row for row in rows if row.problem is None]
     found = {row.name: Detail(stuck=0, overdue=0, late=0) for row in readable}
     yield from _read_waiting([row for row in readable if row.ready or row.delayed], found, now, thresholds.stuck_age_ms)
     yield from _read_running([row for row in readable if row.running], found, now)
     yield from _read_set_aside([row for row in readable if row.totals.get("quarantined")], found)
+    if takers is not None:
+        yield from _read_undelivered([row for row in readable if not takers.get(row.name)], found, now)
     return found
+
+
+def _read_undelivered(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) -> Program[None]:
+    """Count the outbox entries of queues that no worker serves: a process that was killed may have left them."""
+    lengths = yield from reads.try_all([(b"XLEN", keys.key(row.name, "outbox")) for row in rows])
+    filled = [(row.name, size) for row, size in zip(rows, lengths, strict=True) if isinstance(size, int) and size]
+    old = b"%d" % (now - UNDELIVERED_MS)
+    calls: list[Command] = [(b"XRANGE", keys.key(name, "outbox"), b"-", old, b"COUNT", 1) for name, _ in filled]
+    for (name, size), first in zip(filled, (yield from reads.try_all(calls)), strict=True):
+        found[name].undelivered = size if first and not is_error(first) else 0
 
 
 def _read_set_aside(rows: Sequence[QueueRow], found: dict[str, Detail]) -> Program[None]:

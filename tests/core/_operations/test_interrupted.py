@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import getpass
+import json
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from core._operations.test_undo import assert_same
-from core._operations.yard import OTHER, QUEUE, Yard
+from core._operations.yard import OTHER, QUEUE, Yard, now_ms
 from qdeck import QdeckError, UsageError
 from qdeck._engine import keys
 from qdeck._operations import batches
+from qdeck._server import queue_details
 from qdeck._server.queue_settings import actor
-from qdeck.admin import Writer, load_plan
+from qdeck.admin import Code, Writer, load_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +102,33 @@ def test_what_was_interrupted_goes_on(deck: Writer, yard: Yard) -> None:
     record = deck.batches()[plan.batch]
     assert (record.interrupted, record.applied) == (False, 700)
     assert deck.undo().restored == 700
+
+
+def test_jobs_of_a_killed_move_are_named_and_delivered_by_the_next_operation(
+    deck: Writer, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [yard.add(n) for n in range(30)]
+    other = Yard(yard.url, yard.raw, OTHER)
+    other.add(job_id="there")
+    plan = deck.plan("move", QUEUE, target=OTHER)
+    kill(deck, plan.id, 1)
+    assert (yard.ids("ready"), other.ids("ready")) == ([], ["there"])
+    assert not [one for one in deck.snapshot().findings if one.code is Code.UNDELIVERED], "it may go on"
+    monkeypatch.setattr(queue_details, "UNDELIVERED_MS", 0)
+    [found] = [one for one in deck.snapshot().findings if one.code is Code.UNDELIVERED]
+    assert found.text == (
+        f"30 outbox entries of {QUEUE} are not delivered to other queues: start a worker of it, or qdeck agent"
+    )
+    assert found in deck.health().findings
+    yard.raw.hset(keys.WORKERS, "w1", json.dumps({"queues": [QUEUE], "heartbeat_ms": now_ms(), "state": "running"}))
+    assert not [one for one in deck.snapshot().findings if one.code is Code.UNDELIVERED], "its worker delivers them"
+    yard.raw.delete(keys.WORKERS)
+    yard.interrupt(plan.batch)
+    deck.apply(deck.plan("discard", OTHER, ids=["there"]))
+    assert set(other.ids("ready")) == set(ids)
+    assert not [one for one in deck.snapshot().findings if one.code is Code.UNDELIVERED]
+    assert deck.undo(plan.batch).restored == 30
+    assert set(yard.ids("ready")) == set(ids)
 
 
 def test_one_that_goes_on_slowly_is_not_interrupted(deck: Writer, yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
