@@ -12,7 +12,8 @@ _LONGEST_CLASS: Final = 200
 MAX_READ: Final = 1000  # characters of a message that are read
 
 # What differs between messages of one failure: in a URL the login and what is behind the host, quoted
-# text, ids, addresses in memory, numbers, and the counter of a name (`centos-7-v1`).
+# text, ids, addresses in memory, numbers, and the counter of a name (`centos-7-v1`). The status of an HTTP response is
+# what the failure is, so it stays: `404 for 7` and `500 for 7` are two.
 VARIABLE_PARTS: Final = re.compile(
     r"""(?P<url>(?<=://)[^\s/'"`]+/[^\s'"`]+)"""
     r"""|(?P<login>(?<=://)[^\s/@]*@)"""
@@ -21,6 +22,9 @@ VARIABLE_PARTS: Final = re.compile(
     r"""|\b0[xX][0-9a-fA-F]+\b"""
     r"""|(?<![A-Za-z0-9])(?=[a-fA-F]*[0-9])(?=[0-9]*[a-fA-F])[0-9a-fA-F]{8,}(?![A-Za-z0-9])"""
     r"""|(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{12,}(?![A-Za-z0-9]))"""
+    r"""|(?P<status>(?:\A[45][0-9]{2}(?=:|\Z| (?:for|from|on|at|by|in)\b| [A-Z])"""
+    r"""|(?:(?<=HTTP )|(?<=/1\.[01] )|(?<=status )|(?<=status: )|(?<=code )|(?<=code: )|(?<=[Ee]rror )"""
+    r"""|(?<=[Ee]rror: ))[45][0-9]{2}(?=[ :,;)]|\Z)))"""
     r"""|(?P<number>(?<![A-Za-z0-9])[+-]?[0-9]+(?:[.,:][0-9]+)*|(?<=[-_][a-z])[0-9]+(?![A-Za-z0-9_-]))"""
 )
 _STANDS_FOR: Final = {"login": "…@", "quoted": "'…'", "id": "#", "number": "N"}
@@ -55,7 +59,7 @@ def _fold(found: re.Match[str]) -> str:
     if found.lastgroup == "url":
         login, _, host = found[0].partition("/")[0].rpartition("@")
         return f"{_STANDS_FOR['login'] if login else ''}{VARIABLE_PARTS.sub(_fold, host)}/…"
-    return _STANDS_FOR[found.lastgroup or "number"]
+    return found[0] if found.lastgroup == "status" else _STANDS_FOR[found.lastgroup or "number"]
 
 
 def pattern_of(error: str, message: str | None) -> str:

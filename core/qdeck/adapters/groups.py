@@ -36,6 +36,8 @@ def _starred(found: re.Match[str]) -> str:
     if found.lastgroup == "url":
         login, _, host = text.partition("/")[0].rpartition("@")
         return f"{chr(0) * bool(login)}{VARIABLE_PARTS.sub(_starred, host)}/\0"
+    if found.lastgroup == "status":
+        return text
     return f"{text[0]}\0{text[-1]}" if found.lastgroup == "quoted" else "\0"
 
 

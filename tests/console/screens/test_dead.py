@@ -49,7 +49,7 @@ async def test_groups_come_first_and_lead_to_their_entries(url: str, raw: redis.
         shown = await until(pilot, "9 dead letters in 3 groups, exact")
         for words in (
             "ConnectionError",
-            "‹n› for https://hooks.example/…",
+            "502 for https://hooks.example/…",
             "7 of 7",
             "dropped 12",
             "oldest expires in 6d",

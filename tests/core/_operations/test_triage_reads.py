@@ -27,7 +27,7 @@ def said(message: str | None) -> Any:
     [
         ("job 7 timed out after 12.5 s", "job 81 timed out after 1 s"),
         ("no such user 'ana'", "no such user 'bo*b'"),
-        ("502 for https://a1.example/in/3dde (x)", "503 for https://a1.example/out/?q=1 (x)"),
+        ("502 for https://a1.example/in/3dde (x)", "502 for https://a1.example/out/?q=1 (x)"),
         ("no https://me:***@a.example:80/in/3dde", "no https://me:***@a.example:81/x"),
         ('a star * and a "quote" and \\', 'a star * and a "word" and \\'),
         ("two\nlines  and\ttabs 5", "two\nlines  and\ttabs 6"),
