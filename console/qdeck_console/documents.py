@@ -302,6 +302,7 @@ def schedule(row: ScheduleRow) -> dict[str, Any]:
     """Return one schedule of `qdeck schedule`."""
     return {
         "name": row.name,
+        "adapter": row.adapter or "native",
         "queue": row.queue,
         "task": row.task,
         "cron": row.cron,

@@ -32,6 +32,10 @@ def state(row: ScheduleRow, late: str = "warn") -> tuple[str, str, str]:
     return "•", "muted", ""
 
 
+def _ref(row: ScheduleRow) -> QueueRef:
+    return QueueRef(row.adapter or NATIVE, row.queue)
+
+
 def _outcome(row: ScheduleRow) -> list[Piece]:
     """Return how its last run ended: the sign in its colour, and the word."""
     if not row.last_outcome:
@@ -83,11 +87,7 @@ def _last(row: ScheduleRow, cell: TableCell[SchedulesView]) -> list[Piece]:
 
 
 def _queue(row: ScheduleRow, cell: TableCell[SchedulesView]) -> list[Piece]:
-    return (
-        queue_path(QueueRef(NATIVE, row.queue), cell.width, "muted", naming=cell.view.naming)
-        if row.queue
-        else [(fmt.NONE, "ghost")]
-    )
+    return queue_path(_ref(row), cell.width, "muted", naming=cell.view.naming) if row.queue else [(fmt.NONE, "ghost")]
 
 
 TABLE: Final = Table[ScheduleRow, SchedulesView](
@@ -124,7 +124,7 @@ def side(row: ScheduleRow, cells: int, view: SchedulesView) -> list[Line]:
     found: list[Line] = [
         (*fmt.fit([(cut_middle(safe_text(row.name, limit=200), cells - 12), "strong bold")], cells - len(word)),
          (word, f"{role} bold")),
-        tuple(queue_path(QueueRef(NATIVE, row.queue), cells, "muted", naming=naming)) if row.queue else (),
+        tuple(queue_path(_ref(row), cells, "muted", naming=naming)) if row.queue else (),
         (),
     ]  # fmt: skip
     found += [((part, role),) for part in wrap(safe_text(why, limit=300), cells, most=4)] if why else []
@@ -175,4 +175,4 @@ def _call(value: Any) -> str:
 
 def short(row: ScheduleRow, *, naming: Naming) -> str:
     """Its queue in words."""
-    return " ▸ ".join(name_parts(QueueRef(NATIVE, row.queue), naming=naming))
+    return " ▸ ".join(name_parts(_ref(row), naming=naming))

@@ -42,7 +42,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         noun="schedule",
         table=present.TABLE,
         rows=lambda rows: rows,
-        key=lambda row: row.name,
+        key=lambda row: row.name if row.adapter is None else f"{row.adapter}/{row.last_id}",
         search=lambda row: f"{row.name} {row.queue} {row.task} {row.cron}",
         empty=lambda _rows: EMPTY,
     )
@@ -73,7 +73,10 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         return NONE if row is None else "" if row.last_id else "the schedule made no job yet"
 
     def _why_not_hold(self) -> str:
-        return self.console.operator.why_not_write() or ("" if self.chosen is not None else NONE)
+        row = self.chosen
+        if row is not None and row.adapter is not None:
+            return f"schedules of {row.adapter} are tasks: open it to change it"
+        return self.console.operator.why_not_write() or ("" if row is not None else NONE)
 
     def _why_not(self) -> str:
         why, row = self._why_not_hold(), self.chosen
@@ -83,7 +86,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         """Open the last job that it made."""
         row = self.chosen
         if row is not None and row.last_id is not None:
-            self.console.open_job(QueueRef(NATIVE, row.queue), row.last_id)
+            self.console.open_job(QueueRef(row.adapter or NATIVE, row.queue), row.last_id)
 
     def fire(self) -> None:
         """Make its job now."""

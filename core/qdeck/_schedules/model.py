@@ -162,9 +162,12 @@ def read_state(raw: bytes | None) -> ScheduleState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow:
-    """One schedule, as operators see it. `late_s` is set when a run is due and no ticker made it."""
+    """One schedule, as operators see it. `late_s` is set when a run is due and no ticker made it; `adapter` is None for
+    a native one, and only those can be changed.
+    """
 
     name: str
+    adapter: str | None = None
     version: str = ""
     queue: str = ""
     task: str = ""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from qdeck._model.values import JobDetail, JobRecord, Page, QueueRef, QueueRow, WorkerRow
     from qdeck._model.words import Unreadable
     from qdeck._redis.commands import Program
+    from qdeck._schedules.model import ScheduleRow
     from qdeck._settings.limits import Limits
     from qdeck.adapters.applying import Applier
     from qdeck.adapters.cells import Change, ScriptChange
@@ -210,6 +211,11 @@ class Adapter(ABC):
 
     def workers(self, now: int) -> Program[list[WorkerRow]]:
         """Return the workers that register themselves for the queues of this adapter."""
+        yield from ()  # reads nothing, but is a program
+        return []
+
+    def schedules(self, now: int) -> Program[list[ScheduleRow]]:
+        """Return the recurring jobs of its queues."""
         yield from ()  # reads nothing, but is a program
         return []
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from qdeck._model.values import JobLocation, JobRecord, Measure, QueueRow, Snapshot, WorkerRow
     from qdeck._redis.commands import Program
+    from qdeck._schedules.model import ScheduleRow
     from qdeck._server.native_queues import RefreshCache
     from qdeck._settings import AdapterSettings
     from qdeck.adapters.adapter import Adapter
@@ -224,13 +225,25 @@ class Adapters:
     def workers(self) -> Program[list[WorkerRow]]:
         """Return the workers of all adapters, the live ones first, then by host and id."""
         now = yield from reads.clock()
-        if self.foreign and self._refs is None:
-            yield from discovery.look(self.foreign, self._recall())
+        yield from self._discover()
         there = [adapter for adapter in self.shown if adapter is self.native or adapter.is_there]
         found: list[WorkerRow] = []
         for rows in (yield from all_of([adapter.workers(now) for adapter in there])):
             found += rows
         return sorted(found, key=lambda row: (not row.alive, row.host or "", row.id))
+
+    def schedules(self) -> Program[list[ScheduleRow]]:
+        """Return the recurring jobs of the other systems."""
+        now = yield from reads.clock()
+        yield from self._discover()
+        found: list[ScheduleRow] = []
+        for rows in (yield from all_of([adapter.schedules(now) for adapter in self.foreign if adapter.is_there])):
+            found += rows
+        return found
+
+    def _discover(self) -> Program[None]:
+        if self.foreign and self._refs is None:
+            yield from discovery.look(self.foreign, self._recall())
 
     def write_health(self, now: int) -> Program[dict[str, str]]:
         """Write what the other systems' own health checks would, where none runs; return the result for each key."""

@@ -353,10 +353,10 @@ class Reads(Plans):
 
     @reads
     def schedules(self) -> Program[list[ScheduleRow]]:
-        """Return all schedules."""
+        """Return all schedules, and the recurring jobs of other systems."""
         from qdeck._schedules import store
 
-        return store.read()
+        return [*(yield from store.read()), *(yield from self.adapters.schedules())]
 
     @reads
     def schedule_pause(self, name: str) -> Program[Pause]:

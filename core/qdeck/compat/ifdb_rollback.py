@@ -36,7 +36,7 @@ def rollback(tasks: TaskQueue, *, dry_run: bool = False) -> tuple[int, int, str]
             raise UsageError(f"worker {live[0]} serves {queue}", hint="Stop the workers first.")
         if held := run(document.all_ids(queue, states=("running",))):
             raise UsageError(f"task {held[0]} is running", hint="Requeue it first: qdeck requeue.")
-        schedules = [row for row in writer.schedules() if row.queue == queue]
+        schedules = [row for row in writer.schedules() if row.adapter is None and row.queue == queue]
         # Those that wait for others first, and the last of a chain before the others: else they die with them.
         ids = [
             *reversed(run(document.all_ids(queue, states=("blocked",)))),

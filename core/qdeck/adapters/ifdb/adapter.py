@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from qdeck._engine import codec
 from qdeck._engine.stored_numbers import whole
 from qdeck._model import payload
 from qdeck._model.payload import shown_text
@@ -18,6 +19,7 @@ from qdeck._model.words import Unreadable, Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
+from qdeck._schedules.model import ScheduleRow
 from qdeck.adapters import paging
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.ifdb import changes
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "ifdb"
 MOST_COUNTED: Final = 50_000  # tasks that one look reads to tell their states
+LATE_S: Final = 60  # its worker looks every second
 _PENDING: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
 _LINE: Final = Source(key=QUEUE, kind=Kind.ZSET, state=State.READY, native_state="pending")
 _TASKS: Final = Source(key=DATA, kind=Kind.HASH, state=State.DONE, native_state="task")
@@ -165,6 +168,12 @@ class Ifdb(Adapter):
             again = yield from self.finder.recall(self, known, queue, state, some, now)
             found |= dict(zip(some, again, strict=True))
         return [found.get(one) for one in seen]
+
+    def schedules(self, now: int) -> Program[list[ScheduleRow]]:
+        """Return the pending tasks with a cron rule: when one succeeds, its worker enqueues the next one."""
+        tasks = yield from reads.scan_hash(DATA, most=MOST_COUNTED)
+        found = [_schedule(raw_id, task, now) for raw_id, raw in tasks.items() if (task := read_task(raw))]
+        return sorted((row for row in found if row is not None), key=lambda row: row.name)
 
     def prepare(self, verb: str, now: int) -> Program[set[str]]:
         """Read which tasks have dependents, for removals."""
@@ -312,6 +321,21 @@ def _outcome_of(task: dict[str, Any] | None, score: bytes | None, now: int) -> O
         return Outcome.RUNNING
     left = whole(task.get("retries_left"))
     return Outcome.FAILED if left is not None and left < RETRIES else Outcome.WAITING
+
+
+def _schedule(raw_id: bytes, task: dict[str, Any], now: int) -> ScheduleRow | None:
+    """Return a pending task with a cron rule as a schedule; its times are UTC, as croniter's are there."""
+    cron = shown_text(task.get("cron"))
+    if not cron or not task.get("pending") or task.get("success") or task.get("fail"):
+        return None
+    due = read_ms(task.get("scheduled_time")) or read_ms(task.get("enqueue_time"))
+    late = None if due is None else (now - due) / 1000
+    return ScheduleRow(
+        name=shown_text(task.get("name")) or text_of(raw_id), adapter=NAME, queue=NAME,
+        task=f"{shown_text(task.get('module'))}.{shown_text(task.get('function'))}", cron=cron, tz="UTC",
+        priority=whole(task.get("priority")), payload=codec.encode_json([task.get("args"), task.get("kwargs")]),
+        next_ms=due, last_id=text_of(raw_id), late_s=late if late is not None and late > LATE_S else None,
+    )  # fmt: skip
 
 
 def _failures(task: dict[str, Any]) -> list[str]:
