@@ -16,7 +16,7 @@ from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdeck._model.values import QueueRow
     from qdeck._redis.commands import Command, Program
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 MOST_BANDS: Final = 16  # priorities read in one queue; with more of them the oldest is "at least"
 MOST_RUNNING: Final = 200  # running jobs of one queue whose time limit is read
-UNDELIVERED_MS: Final = (
-    30_000  # after which an outbox entry without a worker is reported: an operation delivers its own
-)
+UNDELIVERED_MS: Final = 30_000  # how old an outbox entry without a worker is before it is reported
 GRACE_MS: Final = 5_000  # a job counts as over its time limit this long after it
 
 

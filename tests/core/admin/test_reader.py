@@ -415,7 +415,8 @@ def test_looking_sends_plain_reads_only(make_server: Callable[..., Server]) -> N
         sent = {name.removeprefix("cmdstat_").split("|")[0] for name in raw.info("commandstats")}
     reads = {
         "hget",
-        "hgetall",  # the states of schedules, a thousand at most
+        "hgetall",
+        "xlen",  # the states of schedules, a thousand at most
         "hmget",
         "hexists",
         "hlen",
