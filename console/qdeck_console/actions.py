@@ -208,6 +208,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
         help="discard the job with its record", group="act on jobs",
     ),
     Action(
+        id="clean", scopes=(TEMPORARY,), keys=("x",), verb="remove",
+        help="remove the idle queues of the task, or the orphaned queue", group="act on queues",
+    ),
+    Action(
         id="tasks", scopes=(QUEUES, HEALTH), keys=("t",), verb="tasks",
         help="show temporary queues by task", footer=False,
     ),
@@ -267,7 +271,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         help="save rules and thresholds to qdeck.toml", group="purge",
     ),
     Action(
-        id="undo", scopes=(*TABS, JOB, REDRIVE, DETAIL), keys=("u",), verb="undo",
+        id="undo", scopes=(*TABS, JOB, REDRIVE, DETAIL, TEMPORARY), keys=("u",), verb="undo",
         help="undo the last batch", group="act on jobs",
     ),
     Action(id="copy", scopes=_PAGES, keys=("y",), verb="copy", help="copy the id or name"),

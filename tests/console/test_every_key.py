@@ -280,7 +280,10 @@ async def a_batch(walk: Walk) -> None:
 
 
 async def tasks(walk: Walk) -> None:
-    """The temporary queues: a task leads to its own."""
+    """The temporary queues: a task leads to its own, which stay while they were used lately."""
+    await walk.key("g")
+    await walk.key("x", "nothing to remove of task")
+    await walk.key("u", walk.screen.why_not("undo"))
     await walk.key("enter", partial(walk.shows, TaskQueuesScreen))
     await walk.back_here()
 

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from qdeck.messages import Removal, TaskRow, TemporaryQueue
+from qdeck.messages import NEVER_MS, Removal, TaskRow, TemporaryQueue
 from qdeck_console import format as fmt
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.text import cut_end, safe_text
 
 if TYPE_CHECKING:
-    from qdeck_console.format import Piece
+    from qdeck.messages import CleanReport
+    from qdeck_console.format import Line, Piece
+
+
+_SHOWN: Final = 8  # queues of a cleaning that the question lists
 
 
 def _left(expires_ms: int, now_ms: int) -> list[Piece]:
+    if expires_ms >= NEVER_MS:
+        return [("never", "warn")]
     left = expires_ms - now_ms
     return fmt.span_pieces(left) if left > 0 else [("expired", "warn")]
+
+
+def _since(made_ms: int, now_ms: int) -> int | None:
+    """Return the age of a task; the sets of other programs do not say when they were made."""
+    return max(0, now_ms - made_ms) if made_ms else None
 
 
 def _services(row: TaskRow, cell: TableCell[int]) -> list[Piece]:
@@ -28,7 +40,7 @@ TASKS: Final = Table[TaskRow, int](
     Column("waits", 6, lambda row, cell: fmt.cell(fmt.count(row.waited_on, cell.width)), right=True),
     Column("expired", 7, lambda row, cell: fmt.cell(fmt.count(row.expired, cell.width), "warn bold"), right=True),
     Column("expires in", 8, lambda row, cell: _left(row.expires_ms, cell.view), right=True),
-    Column("created", 8, lambda row, cell: fmt.span_pieces(max(0, cell.view - row.made_ms)), right=True),
+    Column("created", 8, lambda row, cell: fmt.span_pieces(_since(row.made_ms, cell.view)), right=True),
     Column("services", 26, _services),
     Column("tier", 12, lambda row, cell: [(cut_end(safe_text(row.tier, limit=40), cell.width), "muted")]),
     sign=lambda row, _: ("▲", "warn") if row.expired else ("▸", "accent") if row.waited_on else ("•", "muted"),
@@ -71,3 +83,20 @@ QUEUES: Final = Table[TemporaryQueue | Removal, int](
     most=90,
 )
 """Temporary queues, and unregistered lists with the name of one."""
+
+
+def plan_lines(found: CleanReport) -> list[Line]:
+    """The first queues that a cleaning would remove, and how many it leaves."""
+    lines: list[Line] = [
+        ((cut_end(safe_text(one.name, limit=200), 60), "text"), ("  ", "text"), *fmt.size(one.bytes))
+        for one in found.samples
+        if not one.why
+    ][:_SHOWN]
+    if found.removed > _SHOWN:
+        lines.append(((f"and {found.removed - _SHOWN:,} more", "muted"),))
+    lines += [
+        ((safe_text(cause, limit=200), "muted"),) for cause in dict.fromkeys(o.cause for o in found.samples) if cause
+    ]
+    for why, count in Counter(one.why for one in found.samples if one.why).items():
+        lines.append(((f"{count:,} stay: {why}", "warn"),))
+    return [*lines, (("Copies are kept for a day: undo restores them.", "muted"),)]

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from qdeck.messages import OrphanCleaning, QueuePage, Removal, TaskPage, TaskRow, TemporaryQueue
+from qdeck.messages import (
+    OneCleaning,
+    OrphanCleaning,
+    QueuePage,
+    Removal,
+    TaskCleaning,
+    TaskPage,
+    TaskRow,
+    TemporaryQueue,
+)
 from qdeck_console.actions import HEALTH, TEMPORARY, ActionHandler
 from qdeck_console.format import counted
 from qdeck_console.presenters import temporary as present
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck.admin import AsyncReader, Snapshot
+    from qdeck.messages import Cleaning
     from qdeck_console.format import Line
 
 MOST: Final = 500
@@ -70,7 +80,7 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._search = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
+        self._search = self._found = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
 
     @property
     def query_key(self) -> str:
@@ -80,10 +90,18 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
     async def read(self, reader: AsyncReader, _snapshot: Snapshot) -> TemporaryQueues:
         """Read the tasks, and search a slice more of the keys for orphaned queues."""
         page = await reader.temporary_tasks(most=MOST)
-        more = await reader.search_temporary(self._search)
-        found = self._search.report
+        if not await reader.search_temporary(self._search):  # and begin again, because queues come and go
+            self._found, self._search = self._search, OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
+        own = {row.task for row in page.rows}
+        sets = [row for row in await reader.task_sets(self._found) if row.task not in own]
+        page = replace(page, queues=page.queues + sum(row.queues for row in sets), rows=(*page.rows, *sets))
+        found = self._found.report
         return TemporaryQueues(
-            page=page, orphans=tuple(found.samples), orphan_count=found.removed, scanned=found.scanned, is_done=not more
+            page=page,
+            orphans=tuple(found.samples),
+            orphan_count=found.removed,
+            scanned=found.scanned,
+            is_done=self._found.is_done,
         )
 
     def groups(self, rows: Sequence[Row]) -> Sequence[RowGroup[Row]]:
@@ -132,8 +150,46 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
         if isinstance(self.chosen, TaskRow):
             self.console.open(TaskQueuesScreen(self.chosen.task))
 
+    def _why_not_clean(self) -> str:
+        return self.console.operator.why_not_write() or ("nothing under the cursor" if self.chosen is None else "")
+
+    def clean(self) -> None:
+        """Remove the idle queues of the task under the cursor, or the orphaned queue there."""
+        row = self.chosen
+        if row is not None:
+            self.console.operator.run(self._clean(row), "clean")
+
+    async def _clean(self, row: Row) -> None:
+        """Show what would be removed, ask, and remove it."""
+
+        def made(*, dry_run: bool) -> Cleaning:
+            if isinstance(row, Removal):
+                return OneCleaning(row.name, dry_run=dry_run)
+            return TaskCleaning(row.task, dry_run=dry_run)
+
+        plan = made(dry_run=True)
+        while await self.console.reader.search_temporary(plan):
+            pass
+        found = plan.report
+        name = safe_text(row.name if isinstance(row, Removal) else f"task {row.task}", limit=60)
+        if not found.removed:
+            whys = ", ".join(dict.fromkeys(one.why for one in found.samples if one.why)) or "it has no queue"
+            self.console.say(f"nothing to remove of {name}: {whys}", "warn", "▲")
+            return
+        if not await self.console.operator.confirm(
+            f"Remove {counted(found.removed, 'queue')} of {name}?", "remove", present.plan_lines(found)
+        ):
+            return
+        done = await self.console.writer.clean(made(dry_run=False))
+        if done.batch is not None:
+            self.console.operator.remember(done.batch, f"clean of {name}")
+        self._search = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
+        kept = f", {done.in_use + done.kept:,} kept" if done.in_use + done.kept else ""
+        self.console.say(f"{counted(done.removed, 'queue')} removed{kept} · u undoes it", "ok", "✓")
+
     HANDLERS: ClassVar = {
         **ListScreen.HANDLERS, "back": back(CLEAR_FILTER, CLOSE), "open": ActionHandler(run=open, reason=_why_not_open),
+        "clean": ActionHandler(run=clean, reason=_why_not_clean),
     }  # fmt: skip
 
 

@@ -177,7 +177,10 @@ _LIFE: Final = ("service", "type", "tier")
 
 
 def _life(counts: Sequence[LifeCycleCount]) -> Iterable[Metric]:
-    """Yield what happened to temporary queues: how many were made and how they ended, and what they held."""
+    """Yield what happened to temporary queues: how many were made and how they ended, and what they held; and how many
+    actions a queue manager enqueued.
+    """
+    enqueued = CounterMetricFamily("qdeck_actions_enqueued", "Actions that were enqueued", labels=_LIFE)
     events = CounterMetricFamily("qdeck_temporary_queues", "Temporary queues by event", labels=("event", *_LIFE))
     lost = CounterMetricFamily("qdeck_temporary_messages_discarded", "Messages that were never read", labels=_LIFE)
     freed = CounterMetricFamily("qdeck_temporary_freed_bytes", "Memory that was freed", labels=_LIFE)
@@ -187,6 +190,8 @@ def _life(counts: Sequence[LifeCycleCount]) -> Iterable[Metric]:
             lost.add_metric(labels, one.count)
         elif one.event == "freed":
             freed.add_metric(labels, one.count)
+        elif one.event == "enqueued":
+            enqueued.add_metric(labels, one.count)
         else:
             events.add_metric((one.event, *labels), one.count)
-    return events, lost, freed
+    return events, lost, freed, enqueued

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from qdeck.adapters.plans import StuckJob
     from qdeck.adapters.search import IdSearch
     from qdeck.admin._listing import JobListing
-    from qdeck.messages._cleaning import Cleaning
-    from qdeck.messages._task_pages import QueuePage, TaskPage
+    from qdeck.messages._cleaning import Cleaning, OrphanCleaning
+    from qdeck.messages._task_pages import QueuePage, TaskPage, TaskRow
 
 
 class Reads(Plans):
@@ -430,6 +430,13 @@ class Reads(Plans):
         from qdeck.messages import _task_pages
 
         return _task_pages.read_tasks(after=after, most=most)
+
+    @reads
+    def task_sets(self, search: OrphanCleaning) -> Program[tuple[TaskRow, ...]]:
+        """Return the tasks whose sets `task_queues:<task>` a search has found, as they are now."""
+        from qdeck.messages import _task_pages
+
+        return _task_pages.read_sets(search.sets)
 
     @reads
     def temporary_queues(self, *, task: str | None = None, start: int = 0, most: int = 500) -> Program[QueuePage]:

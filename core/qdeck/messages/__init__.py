@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._lazy_imports import attach
 
 if TYPE_CHECKING:
-    from qdeck.messages._cleaning import Cleaning, ExpiredCleaning, OrphanCleaning, TaskCleaning
+    from qdeck.messages._cleaning import Cleaning, ExpiredCleaning, OneCleaning, OrphanCleaning, TaskCleaning
     from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
     from qdeck.messages._manager import Delivery, DomainQueueManager, SyncDomainQueueManager
     from qdeck.messages._messenger import Messenger
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
     from qdeck.messages._removal import CleanReport, Removal, RemovalOutcome
     from qdeck.messages._service import Service
-    from qdeck.messages._task_pages import QueuePage, TaskPage, TaskRow
+    from qdeck.messages._task_pages import NEVER_MS, QueuePage, TaskPage, TaskRow
 
 __all__ = [
+    "NEVER_MS",
     "TIERS",
     "CleanReport",
     "Cleaning",
@@ -30,6 +31,7 @@ __all__ = [
     "LifeCycleCount",
     "Messenger",
     "Names",
+    "OneCleaning",
     "OrphanCleaning",
     "QueuePage",
     "Removal",
@@ -47,7 +49,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "qdeck.messages._cleaning": "Cleaning ExpiredCleaning OrphanCleaning TaskCleaning",
+    "qdeck.messages._cleaning": "Cleaning ExpiredCleaning OneCleaning OrphanCleaning TaskCleaning",
     "qdeck.messages._envelopes": "DomainAction DomainActionResponse ErrorDetail callback_to response_to",
     "qdeck.messages._manager": "Delivery DomainQueueManager SyncDomainQueueManager",
     "qdeck.messages._messenger": "Messenger",
@@ -55,7 +57,7 @@ _HOMES: Final = {
     "qdeck.messages._registry": "LifeCycleCount TemporaryQueue",
     "qdeck.messages._removal": "CleanReport Removal RemovalOutcome",
     "qdeck.messages._service": "Service",
-    "qdeck.messages._task_pages": "QueuePage TaskPage TaskRow",
+    "qdeck.messages._task_pages": "NEVER_MS QueuePage TaskPage TaskRow",
 }
 
 if not TYPE_CHECKING:

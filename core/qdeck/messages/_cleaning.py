@@ -201,6 +201,8 @@ class OrphanCleaning(Cleaning):
         self._cursor: Any = 0
         self._in_sets = False
         self._set: task_lists.TaskSet | None = None
+        self.sets: list[task_lists.TaskSet] = []
+        """The sets of tasks that were found, the first of them."""
 
     def _slice(self) -> Program[bool]:
         if self._in_sets:
@@ -218,6 +220,7 @@ class OrphanCleaning(Cleaning):
     def _slice_of_sets(self) -> Program[bool]:
         """Take the lists of tasks whose set does not end in time, by the rule of the document."""
         self._cursor, found = yield from task_lists.find_sets(self._cursor)
+        self.sets += found[: self.report.most_samples - len(self.sets)]
         for one in found:
             if one.why_orphaned:
                 self._set = one
@@ -237,7 +240,29 @@ class OrphanCleaning(Cleaning):
         task = task_of(name)
         if task is None and self._patterns is not None:
             task = task_lists.task_by_patterns(self._patterns, name.encode())
-        return "it is not registered" if task is None else f"task_queues:{task} expired, or was never made"
+        return _why_orphaned(task)
+
+
+def _why_orphaned(task: str | None) -> str:
+    """Return why a list is orphaned that is not registered, of a task or of none."""
+    return "it is not registered" if task is None else f"task_queues:{task} expired, or was never made"
+
+
+class OneCleaning(Cleaning):
+    """One orphaned queue that an operator chose, if it is still idle."""
+
+    event = OrphanCleaning.event
+
+    def __init__(self, name: str, *, idle_s: int = 60, dry_run: bool = False, undo: bool = True) -> None:
+        super().__init__(f"orphan {name}", idle_s=idle_s, dry_run=dry_run, undo=undo)
+        self._name = name
+
+    def _slice(self) -> Program[bool]:
+        yield from self._take([self._name], any_list=True)
+        return False
+
+    def _cause(self, name: str) -> str:
+        return _why_orphaned(task_of(name))
 
 
 class OrphanStep(NamedTuple):

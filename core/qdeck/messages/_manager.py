@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from qdeck._engine import codec, programs, transitions
 from qdeck._errors import Reject, UsageError
+from qdeck._queue_names import QueueType
 from qdeck._redis.program_methods import AsyncRunner, BlockingRunner, ProgramMethod
 from qdeck._task_options import read_duration, retry_delay_ms
 from qdeck._worker.attempt import error_event
@@ -93,7 +94,9 @@ class _Manager:
             raise UsageError(f"there is no tier {tier!r}", hint=f"Use one of: {', '.join(TIERS)}")
         sent = action if tier is None or tier == action.tier else action.replace(tenant_tier=tier)
         queue = self.queue_name(domain, context)
-        yield from transport.send(queue, transport.job_of(sent, retries=retries))
+        made = yield from transport.send(queue, transport.job_of(sent, retries=retries))
+        if made.created:
+            yield from registry.count("enqueued", self.names.parse(queue).service, QueueType.ACTIONS, sent.tier or "-")
         return queue
 
     @poll
@@ -180,7 +183,7 @@ class _Manager:
 
     @run
     def metrics(self) -> Program[list[LifeCycleCount]]:
-        """Return what happened to temporary queues, per service, type and tier."""
+        """Return what happened to temporary queues, and how many actions were enqueued, per service, type and tier."""
         return registry.metrics()
 
     def _claim(self, queue: str) -> Program[PollReply]:

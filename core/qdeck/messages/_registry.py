@@ -163,10 +163,10 @@ def _group(name: str) -> str:
     return f"{found.service} {found.type.value} -"
 
 
-def count(event: str, service: str, kind: str) -> Program[None]:
+def count(event: str, service: str, kind: str, tier: str = "-") -> Program[None]:
     """Count what happened to a message."""
     # A counter that cannot be read stops nothing.
-    yield with_errors((b"HINCRBY", METRICS, f"{event} {_word(service)} {kind} -", 1), key=METRICS)
+    yield with_errors((b"HINCRBY", METRICS, f"{event} {_word(service)} {kind} {_word(tier)}", 1), key=METRICS)
 
 
 def keep(names: Sequence[str]) -> Program[None]:

@@ -6,16 +6,24 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from qdeck._errors import LayoutMismatch
 from qdeck._redis import reads
+from qdeck._redis.commands import text_of
+from qdeck._redis.errors import is_error
 from qdeck.messages import _registry as registry
+from qdeck.messages import _task_lists as task_lists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._redis.commands import Program
     from qdeck.messages._registry import TemporaryQueue
+    from qdeck.messages._task_lists import TaskSet
 
 PAGE: Final = 500
+NEVER_MS: Final = 1 << 52
+"""When a queue expires whose set of its task has no time to live."""
+_NAMES: Final = 10  # of a set, from which the services of a task are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +70,8 @@ def read_queues(*, task: str | None = None, start: int = 0, most: int = PAGE) ->
     if task is not None:
         names = yield from registry.of_task(task, start + most + 1)
         total, names = len(names), names[start:]
+        if not total:
+            return (yield from _read_listed(task, start, most, now))
     else:
         total, raw = yield [(b"ZCARD", registry.QUEUES), (b"ZRANGE", registry.QUEUES, start, start + most)]
         names = [name.decode("utf-8", "replace") for name in raw]
@@ -95,6 +105,51 @@ def read_tasks(*, after: str = "", most: int = PAGE) -> Program[TaskPage]:
     after = pairs[-1][0] if cut and pairs else ""
     kept = tuple(row for row in rows if row.queues)
     return TaskPage(now_ms=now, queues=queues, unowned=max(0, queues - owned), rows=kept, next=after or None)
+
+
+def read_sets(sets: Sequence[TaskSet]) -> Program[tuple[TaskRow, ...]]:
+    """Return tasks whose lists are in sets `task_queues:<task>`, as these are now."""
+    now = yield from reads.clock()
+    replies = yield from reads.try_each(
+        [[(b"SCARD", one.key), (b"PTTL", one.key), (b"SRANDMEMBER", one.key, _NAMES)] for one in sets]
+    )
+    rows = []
+    for one, (count, ttl, names) in zip(sets, replies, strict=True):
+        if not is_error(count) and count:
+            queues = [_of_name(text_of(name), one.task, 0) for name in names]
+            row = _task(one.task, queues, now)
+            rows.append(replace(row, queues=count, waited_on=0, expired=0, made_ms=0, expires_ms=_ends(ttl, now)))
+    return tuple(rows)
+
+
+def _read_listed(task: str, start: int, most: int, now: int) -> Program[QueuePage]:
+    """Return the lists in the set of a task."""
+    try:
+        names = [text_of(raw) for raw in (yield from task_lists.read_names(task))]
+    except LayoutMismatch:
+        names = []
+    ttl = yield (b"PTTL", task_lists.set_of(task))
+    shown = names[start : start + most]
+    rows = [_of_name(name, task, _ends(ttl, now)) for name in shown]
+    facts = yield from registry.look(shown)
+    rows = [replace(row, exists=kind == b"list", bytes=size, idle_s=idle)
+            for row, (kind, idle, size) in zip(rows, facts, strict=True)]  # fmt: skip
+    following = start + most if len(names) > start + most else None
+    return QueuePage(now_ms=now, total=len(names), rows=tuple(rows), next=following)
+
+
+def _ends(ttl_ms: int, now: int) -> int:
+    return now + ttl_ms if ttl_ms >= 0 else NEVER_MS
+
+
+def _of_name(name: str, task: str, expires_ms: int) -> TemporaryQueue:
+    """Return a list of a task by what its name has: domain, type of the actions and tier."""
+    parts = name.split(":")
+    service, kind, tier = parts[:3] if len(parts) > 3 else (parts[0], "", "")
+    return registry.TemporaryQueue(
+        name=name, service=service, type=kind, tier=tier, task=task, made_ms=0, ttl_ms=0, expires_ms=expires_ms,
+        waited_until_ms=0,
+    )  # fmt: skip
 
 
 def _pair(member: bytes) -> tuple[str, str]:

@@ -8,9 +8,11 @@ import pytest
 
 from qdeck.admin import Writer
 from qdeck.messages import _registry as registry
+from qdeck.testing.adapters import values
 from qdeck_console.screens.temporary import TaskQueuesScreen, TemporaryQueuesScreen
 from support.hostile import HOSTILE, is_clean
 from support.screens import app_of, command, console, lines, text, until
+from support.temporary import age
 
 if TYPE_CHECKING:
     import redis
@@ -65,3 +67,38 @@ async def test_none_and_what_others_wrote(url: str) -> None:
             await pilot.pause(0.1)
             assert is_clean(text(app_of(pilot)).replace("\n", ""))
             await pilot.press("escape")
+
+
+async def test_tasks_in_sets_of_other_programs_are_shown_and_cleaned(url: str, raw: redis.Redis) -> None:
+    """As the document writes them: a set without a time to live, one of an hour, and a list whose set expired."""
+    lists = {
+        "12345": "execution:agent_run:professional:12345", "67890": "embedding:generate:enterprise:67890",
+        "13579": "execution:callback:free:13579",
+    }  # fmt: skip
+    for task, name in lists.items():
+        raw.rpush(name, f'{{"task_id": "{task}"}}')
+        if task != "13579":
+            raw.sadd(f"task_queues:{task}", name)
+    raw.expire("task_queues:67890", 3600)
+    before = values(raw)
+    age(raw, *lists.values())  # after it: to read lists is a use
+    async with console(url, "8", "t", size=(120, 36)) as pilot:
+        await until(pilot, "2 tasks, 2 queues, 2 orphans")
+        seen = text(app_of(pilot))
+        assert "never" in seen
+        assert "professional" in seen
+        await pilot.press("g", "enter")
+        await until(pilot, "1 temporary queue of the task 12345")
+        await until(pilot, "execution:agent_run:professional:12345")
+        await pilot.press("escape", "x")
+        await until(pilot, "Remove 1 queue of task 12345?")
+        await pilot.press("tab", "enter")
+        await until(pilot, "1 queue removed")
+        assert not raw.exists(lists["12345"], "task_queues:12345")
+        await until(pilot, "1 task, 1 queue, 1 orphan")
+        await pilot.press("u")
+        await until(pilot, "u again undoes")
+        await pilot.press("u")
+        await until(pilot, "undone: ")
+        assert values(raw) == before
+        await until(pilot, "2 tasks, 2 queues")

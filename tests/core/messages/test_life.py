@@ -292,3 +292,19 @@ def test_keys_are_never_listed_at_once(client: Messenger, manager: SyncDomainQue
     stats: dict[str, Any] = raw.info("commandstats")
     assert not {"cmdstat_keys", "cmdstat_smembers"} & set(stats)
     assert "cmdstat_scan" in stats
+
+
+def test_actions_and_cleanings_are_counted_by_service_and_tier(
+    manager: SyncDomainQueueManager, url: str, raw: redis.Redis
+) -> None:
+    for number, tier in enumerate(("professional", "professional", "free")):
+        action = DomainAction(action_type="embedding.generate", action_id=f"a{number}", tenant_tier="free")
+        for _ in range(2):  # sent twice it is one
+            manager.enqueue_action("embedding", action, tier)
+    raw.rpush("execution:agent_run:professional:12345", "a message")
+    raw.sadd("task_queues:12345", "execution:agent_run:professional:12345")
+    assert cli(["clean", "12345", "--idle", "0", "--yes", "--url", url]) == 0
+    counts = {(one.event, one.service, one.type, one.tier): one.count for one in manager.metrics()}
+    assert counts["enqueued", "embedding", "actions", "professional"] == 2
+    assert counts["enqueued", "embedding", "actions", "free"] == 1
+    assert counts["cleaned", "execution", "agent_run", "professional"] == 1
