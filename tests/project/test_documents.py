@@ -15,6 +15,7 @@ import pytest
 
 import qdeck
 from core.adapters.test_conformance import FILL
+from core.adapters.vmpooler import written
 from qdeck.admin import Writer
 from support.beside import Beside
 from support.commands import runner, write_trusted
@@ -77,12 +78,17 @@ class Stage:
             "a paused queue": self._pause,
             "an old job": self._age,
             "a full server": self._fill,
+            "an afternoon of VMPooler": self._pool,
         }
         if scene.startswith("a server of "):
             self.raw.flushall()
             FILL[scene.rpartition(" ")[2]]().populate(self.raw)
         else:
             scenes[scene]()
+
+    def _pool(self) -> None:
+        self.raw.flushall()
+        written.populate(self.raw)
 
     def _fail_and_mend(self) -> None:
         """A worker whose jobs die until what they need is there again; it goes on working."""
