@@ -87,6 +87,7 @@ class Adapters:
         self._keep()
         rows: list[QueueRow] = []
         self.measures: tuple[Measure, ...] = ()
+        self.late_schedules: tuple[tuple[QueueRef, str], ...] = ()
         there = [adapter for adapter in self.foreign if adapter.is_there]
         notices += [f"{one.name} is pinned, but none of its keys exist" for one in self.foreign if one.is_missed]
         looks = yield from apart([adapter.rows(now) for adapter in there])
@@ -98,6 +99,7 @@ class Adapters:
             notices += look.notices
             unread += look.unread
             self.measures += look.measures
+            self.late_schedules += look.late_schedules
         self._refs = [row.ref for row in rows]
         self._memory.beside = [row.name for row in rows]
         own = {ref.name for ref in self._refs}.intersection(self._memory.names if self.shows_native else ())
@@ -169,10 +171,12 @@ class Adapters:
         fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.ref for row in found)
         rows = (*native_rows, *found)
         there = dict.fromkeys(row.adapter for row in found)
+        late = seen.late_schedules if self.shows_native else ()
         return replace(
             seen, queues=rows, fresh=fresh, shared=self.shared, totals=native_queues.sums(rows),
             adapters=(*(seen.adapters if self.shows_native else ()), *there),
             notices=(*seen.notices, *self._notices, *notices), measures=self.measures,
+            late_schedules=(*(late or ()), *self.late_schedules) or late,
         )  # fmt: skip
 
     def why_not(self, name: str, verb: str, state: str) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 import msgspec
 
 from qdeck._errors import InvalidOption, UsageError
+from qdeck._model.queue_ref import QueueRef  # noqa: TC001 - structs look their types up when they are made
 from qdeck._model.reasons import CapabilityCode, SkipCode
 from qdeck._model.values import JobRecord, Measure, QueueRow, State
 
@@ -225,13 +226,15 @@ class AdapterHealth(msgspec.Struct, frozen=True, kw_only=True):
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """The queues of an adapter at one moment; `unread` names the keys that are ignored, with the reason.
 
-    `measures` are checked in addition to the numbers of its queues.
+    `measures` are checked in addition to the numbers of its queues; `late_schedules` are queues with the names of those
+    recurring jobs that are due and did not run.
     """
 
     rows: tuple[QueueRow, ...] = ()
     notices: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     measures: tuple[Measure, ...] = ()
+    late_schedules: tuple[tuple[QueueRef, str], ...] = ()
 
 
 class Outcome(StrEnum):

@@ -98,6 +98,20 @@ def test_recurring_tasks_are_schedules(page: IfdbWriter, url: str, capsys: pytes
     assert "core.feedfetcher.f" in capsys.readouterr().out
 
 
+def test_a_recurring_task_that_no_worker_runs_is_a_warning(
+    page: IfdbWriter, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its worker is dead: the page's `redis_queue_status` had nothing to say."""
+    recurring(page, "FetchFeeds", -50)
+    assert main(["health", "--nagios", "--url", url]) == 0
+    recurring(page, "FetchFeeds", -98)
+    capsys.readouterr()
+    assert main(["health", "--nagios", "--url", url]) == 1
+    assert "schedule FetchFeeds of ifdb is late" in capsys.readouterr().out
+    page.execute(page.next() or {})
+    assert main(["health", "--nagios", "--url", url]) == 0
+
+
 def test_the_clean_up_of_the_page_is_a_command(page: IfdbWriter, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """`cleanup_task_data` removes failed tasks too; one that others wait for stays, else they would run."""
     page.fails = {"failed": 9, "needed": 9}

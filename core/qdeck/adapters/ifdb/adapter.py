@@ -13,6 +13,7 @@ from qdeck._engine import codec
 from qdeck._engine.stored_numbers import whole
 from qdeck._model import payload
 from qdeck._model.payload import shown_text
+from qdeck._model.queue_ref import QueueRef
 from qdeck._model.reasons import CapabilityCode, Stuck, StuckCode
 from qdeck._model.values import QueueRow, State
 from qdeck._model.words import Unreadable, Verb
@@ -118,15 +119,20 @@ class Ifdb(Adapter):
             return Look(rows=(row,), notices=notices)  # a key of another type was named when its type was read
         count = Count()
         entries = yield from paging.every(self, NAME, tuple(State), most=MOST_COUNTED * 2, now=now)
+        late: list[str] = []
         for entry in entries:
             _count(count, entry, now)
+            if entry.state == State.READY and b'"cron": null' not in (entry.body or b""):
+                schedule = _schedule(entry.seen.member, read_task(entry.body) or {}, now)
+                late += [schedule.name] if schedule is not None and schedule.late_s is not None else []
         of = count.states
         row = QueueRow(
             adapter=self.name, name=NAME, ready=of[State.READY], delayed=of[State.DELAYED], blocked=of[State.BLOCKED],
             running=of[State.RUNNING], done=of[State.DONE], dead=of[State.DEAD], stuck=count.stuck,
             overdue=0, oldest_s=age_s(now, count.oldest_ms),
         )  # fmt: skip
-        return Look(rows=(row,))
+        ref = QueueRef(self.name, NAME)
+        return Look(rows=(row,), late_schedules=tuple((ref, name) for name in sorted(late)))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the queue in its order, then the other tasks."""
