@@ -183,7 +183,7 @@ def test_a_verb_that_an_adapter_lacks_says_what_and_why(raw: redis.Redis, qdeck:
     fill(raw)
     for verb, told in (
         (("requeue", "centos-7"), "vmpooler cannot requeue: the manager refills pools automatically"),
-        (("jobs", "move", "centos-7", "--to", "a:b:actions"), "vmpooler does not support move"),
+        (("jobs", "move", "centos-7", "--to", "a:b:actions", "--create"), "vmpooler does not support move"),
         (("jobs", "cancel", "scheduler"), "jobs are cancelled in PostgreSQL"),
         (("queues", "pause", "centos-7"), "vmpooler does not support pause"),
         (("job", "edit", "centos-7", "pend1", "--payload", "-"), "vmpooler does not support edit"),
