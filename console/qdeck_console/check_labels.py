@@ -6,7 +6,7 @@ from typing import Final
 
 _LABELS: Final = {
     "ready_queue": "ready",
-    "pending_queue": "overdue",
+    "pending_queue": "overdue or pending",
     "late": "waiting too long",
     "readable": "queues that cannot be read",
     "unreadable": "values that cannot be read",

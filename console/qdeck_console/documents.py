@@ -462,9 +462,9 @@ def plan(planned: Plan) -> dict[str, Any]:
 
 
 def _adapter_of(queues: Sequence[QueueRef]) -> str | None:
-    """Return the adapter of these queues; None for several."""
+    """Return the adapter of these queues; None for several, and for none."""
     adapters = {queue.adapter for queue in queues}
-    return adapters.pop() if len(adapters) == 1 else None if adapters else "native"
+    return adapters.pop() if len(adapters) == 1 else None
 
 
 def batch(result: BatchResult, found: Outcomes | None = None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qdeck.admin import QueueRef, QueueRow
+    from qdeck_console.departed_jobs import GoneJob
     from qdeck_console.format import Line, Piece
     from qdeck_console.job_sources import ListPart
     from qdeck_console.queue_findings import JudgedQueue
@@ -59,6 +60,8 @@ def _from(least: int, wide: int, narrow: int) -> Callable[[int], int]:
 
 
 def _task(job: JobRecord, cell: TableCell[int]) -> list[Piece]:
+    if not job.name and not job.task and job.native_state != job.state:
+        return [(cut_middle(safe_text(job.native_state, limit=200), cell.width), "muted")]
     return [(cut_middle(safe_text(job.name or job.task or fmt.NONE, limit=200), cell.width), "text")]
 
 
@@ -90,7 +93,7 @@ def _sign(state: State) -> Callable[[JobRecord, int], Piece]:
     return sign
 
 
-def _table(state: State) -> Table[JobRecord, int]:
+def _table(state: State, when_title: str = "") -> Table[JobRecord, int]:
     """Return what all rows have in common is the server's clock."""
     waits, ended = state in (State.READY, State.DELAYED, State.BLOCKED), state in (State.DONE, State.CANCELLED)
     fails = state in (State.DEAD, State.CANCELLED)
@@ -103,7 +106,7 @@ def _table(state: State) -> Table[JobRecord, int]:
             "attempts", lambda room: 0 if ended and room < 100 else 8,
             lambda job, cell: fmt.cell(fmt.count(job.attempts, cell.width), role), right=True,
         ),
-        Column(_WHEN[state], 8, lambda job, cell: when(job, state, cell.view), right=True),
+        Column(when_title or _WHEN[state], 8, lambda job, cell: when(job, state, cell.view), right=True),
         Column("worker", _from(72, 20, 14) if state is State.RUNNING else 0, _worker, lead=1),
         Column(
             "error", lambda room: 0 if not fails else 30 if room >= 130 else REST,
@@ -116,6 +119,13 @@ def _table(state: State) -> Table[JobRecord, int]:
 
 
 TABLES: Final = {state: _table(state) for state in STATES}
+_NOT_DUE: Final = _table(State.DELAYED, "waiting")
+
+
+def table_of(state: State, rows: Sequence[JobRecord | GoneJob]) -> Table[JobRecord, int]:
+    """Return the columns of a state; delayed jobs of some systems, such as pending VMs, are not due at a time."""
+    jobs = [row for row in rows if isinstance(row, JobRecord)]
+    return _NOT_DUE if state is State.DELAYED and jobs and all(job.due_ms is None for job in jobs) else TABLES[state]
 
 
 def when(job: JobRecord, state: State, now_ms: int) -> list[Piece]:

@@ -229,7 +229,7 @@ def about_parts(
     never = ["running jobs with a live lease", "anything that changed after the dry run"]
     if of_queues:
         never = ["queues with a waiting reader", "queues that were used again since"]
-    elif verb not in ("cancel", "bury"):
+    elif not rule.foreign and verb not in ("cancel", "bury"):
         never.insert(1, "jobs that have not run yet")
     kept = [section("never touched", "", "muted", cells), *(((" • ", "muted"), (words, "text")) for words in never)]
     now_only: list[Line] = []

@@ -139,7 +139,7 @@ class JobsScreen(JobListScreen[ListedJobs], QueueActing):
     @property
     def table(self) -> Table[JobRecord, int]:
         """The columns of this state."""
-        return present.TABLES[self.state]
+        return present.table_of(self.state, self.part.rows)
 
     def total(self, rows: Sequence[JobRecord | GoneJob]) -> str:
         """Return which part of the list is visible."""

@@ -116,6 +116,7 @@ class QueueRow:
     stuck: int | None = None
     over_limit: int = 0  # of the stuck jobs, those over their time limit
     overdue: int | None = None  # delayed jobs that are due and were not moved to ready
+    overdue_word: str = "overdue"  # what its system calls these; pending VMs are not due at a time
     late: int | None = None  # those that wait for their start for longer than the threshold
     late_delayed: int | None = None  # of these, those that are still delayed
     oldest_s: float | None = None

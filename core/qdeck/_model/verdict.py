@@ -451,7 +451,8 @@ def _backed_up(
             severity = grade(count, most, _CRITICAL_TIMES * most)
             if severity is not _WELL:
                 limit = most if severity is Status.DEGRADED else _CRITICAL_TIMES * most
-                findings.append(found.of_queue(code, severity, row.ref, count, limit))
+                word = row.overdue_word if code is Code.OVERDUE and row.overdue_word != "overdue" else None
+                findings.append(found.of_queue(code, severity, row.ref, count, limit, word))
         yield
     found.checks.append(make_check(name, findings, f"largest queue: {worst:,}", value=worst, threshold=most))
 

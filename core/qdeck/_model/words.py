@@ -270,7 +270,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.SCHEDULE_LATE: lambda f: f"schedule {f.name} of {f.label} is late: no worker or agent runs it",
     Code.PAUSED: lambda f: f"{f.label} is paused, {_jobs(f)} waiting",
     Code.BACKLOG: lambda f: f"{f.count:,} jobs ready in {f.label} (limit {f.limit:,})",
-    Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue in {f.label} (limit {f.limit:,})",
+    Code.OVERDUE: lambda f: f"{f.count:,} jobs {f.name or 'overdue'} in {f.label} (limit {f.limit:,})",
     Code.SET_ASIDE: _set_aside,
     Code.UNDELIVERED: _undelivered,
     Code.HANDLER_STUCK: _handlers,
@@ -290,7 +290,7 @@ _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.SCHEDULE_LATE: lambda f: f"schedule {f.name} is late: no worker or agent runs it",
     Code.PAUSED: lambda f: f"paused, {_jobs(f)} waiting",
     Code.BACKLOG: lambda f: f"{f.count:,} jobs ready (limit {f.limit:,})",
-    Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue (limit {f.limit:,})",
+    Code.OVERDUE: lambda f: f"{f.count:,} jobs {f.name or 'overdue'} (limit {f.limit:,})",
     Code.DEAD_GROWING: lambda f: f"dead letters grow by {f.count:,} a minute",
     Code.FILLING: lambda f: f"fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
 }

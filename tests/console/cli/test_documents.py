@@ -13,6 +13,7 @@ from support.documents import (
     action,
     ago,
     failed_task,
+    iso,
     machine,
     machine_letter,
     pool,
@@ -244,3 +245,55 @@ def test_bury_and_cancel_with_nothing_to_do_say_why(raw: redis.Redis, qdeck: Cal
         ran = qdeck(*words)
         assert (ran.code, told in ran.err) == (1, True), (words, ran)
     assert qdeck("requeue", "scheduler", "--yes").code == 0
+
+
+def test_pending_machines_are_not_overdue(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    """The document has a limit of pending machines, however short they wait."""
+    pool(raw, "centos-7")
+    for number in range(101):
+        machine(raw, "pending", f"vm{number}", "centos-7", clone=ruby(ago(5)))
+    ran = qdeck("health", "--json")
+    assert [one["message"] for one in ran.json["findings"]] == ["101 jobs pending in centos-7 (limit 100)"]
+    assert "overdue" not in qdeck("status").out
+
+
+def test_entries_of_the_scheduler_have_the_ids_that_its_promoter_reads(
+    raw: redis.Redis, qdeck: Callable[..., Any]
+) -> None:
+    """`[jobId, priority] = entry.split(':')`: only a second part that is no priority stops it."""
+    due = (ago(10)) * 1000
+    raw.zadd("scheduler:queue:delayed", {":HIGH": due, "a:HIGH:LOW": due, "x:y:HIGH": due, "plain": due})
+    found = {job["key"].rpartition("delayed/")[2]: job for job in qdeck("jobs", "scheduler", "--json").json}
+    assert (found["a:HIGH:LOW"]["id"], found["a:HIGH:LOW"]["priority_name"]) == ("a", "HIGH")
+    assert qdeck("job", "scheduler", "a", "--json").json["problem"] is None
+    assert "its id is empty" in qdeck("job", "scheduler", ":HIGH", "--json").json["problem"]
+    stuck = {row["id"]: row["why"] for row in qdeck("stuck", "--json").json}
+    assert sorted(stuck) == ["plain", "x:y"]
+    assert "stop at it" in stuck["x:y"]
+    assert qdeck("jobs", "run", "scheduler", "--id", "a", "--yes").code == 0
+    assert raw.zrange("scheduler:queue:priority", 0, -1) == [b"a"]
+
+
+def test_lists_are_shown_from_the_end_that_is_consumed(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    """With LPUSH and BRPOP the next to run is at the right end; the times of both ends say so."""
+    for name, age in (("oldest", 90), ("middle", 60), ("newest", 30)):
+        text = json.dumps({"action_id": name, "action_type": "x.y", "timestamp": iso(ago(age))})
+        raw.lpush("nooble4:dev:embedding:actions", text)
+        raw.rpush("nooble4:dev:query:actions", text)
+    for queue in ("nooble4:dev:embedding:actions", "nooble4:dev:query:actions"):
+        assert [job["id"] for job in qdeck("jobs", queue, "--json").json] == ["oldest", "middle", "newest"]
+    plan = qdeck("jobs", "discard", "nooble4:dev:embedding:actions", "--id", "oldest", "--yes", "--json").json
+    assert plan["applied"] == 1
+    assert [json.loads(one)["action_id"] for one in raw.lrange("nooble4:dev:embedding:actions", 0, -1)] == [
+        "newest", "middle",
+    ]  # fmt: skip
+    qdeck("undo", "--yes")
+    assert qdeck("jobs", "nooble4:dev:embedding:actions", "--json").json[0]["id"] == "oldest"
+
+
+def test_a_batch_names_its_system(raw: redis.Redis, qdeck: Callable[..., Any]) -> None:
+    fill(raw)
+    assert qdeck("jobs", "discard", "scheduler:queue:priority", "--yes", "--json").json["adapter"] == "scheduler"
+    assert qdeck("dead", "discard", "dlq:clone", "--yes", "--json").json["adapter"] in ("vmpooler", None)
+    empty = qdeck("dead", "retry", "--adapter", "ifdb", "--where", "id:zz", "--yes", "--json").json
+    assert empty["adapter"] != "native"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
-from qdeck.admin import NATIVE, PURGE_RULES, QueueRef, QueueRow
+from qdeck.admin import NATIVE, PURGE_RULES, Limits, QueueRef, QueueRow
+from qdeck_console.presenters import purge
 from qdeck_console.presenters.purge import DryRun, is_counted
 
 RULES = ("done_too_old", "dead_too_old", "task_too_old", "expired_queues")
@@ -45,3 +46,19 @@ def test_it_keeps_sums_and_nothing_of_each_queue_and_rule() -> None:
         tracemalloc.stop()
     assert all(run.is_over(rule) for rule in rules)
     assert kept < 20_000
+
+
+def test_a_rule_that_takes_waiting_jobs_does_not_promise_to_leave_them() -> None:
+    """Pending VMs, requests and ready jobs have not run, and are what these rules take."""
+
+    def kept(rule: str) -> str:
+        row = purge.RuleRow(rule=rule, on=True, threshold="2h")
+        return "\n".join(
+            "".join(text for text, _ in line) for line in purge.about_parts(row, Limits(), (), 60, file="")[2]
+        )
+
+    promise = "jobs that have not run yet"
+    for rule in ("pending_too_old", "request_too_old", "overdue_delayed", "broken_entries", "ready_too_old"):
+        assert promise not in kept(rule), rule
+    for rule in ("done_too_old", "dead_too_old", "orphaned_records"):
+        assert promise in kept(rule), rule

@@ -9,6 +9,7 @@ from qdeck.admin import JobRecord, QueueRef, Writer
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.widgets.lines import LineList
+from support.documents import HOUR_S, ago, machine, pool, ruby
 from support.screens import app_of, bury, claim, console, row, text, until
 
 if TYPE_CHECKING:
@@ -235,3 +236,14 @@ async def test_a_job_that_leaves_while_it_is_looked_at_stays_in_its_place_as_gon
         await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
         await until(pilot, lambda: "claimed by wrk-1 " not in text(app_of(pilot)))
         await until(pilot, "1–3 of 3")
+
+
+async def test_pending_machines_wait_and_are_not_due(url: str, raw: redis.Redis) -> None:
+    pool(raw, "centos-7")
+    machine(raw, "pending", "vm1", "centos-7", clone=ruby(ago(3 * HOUR_S)))
+    async with console(url, "2", adapters=("vmpooler",)) as pilot:
+        await until(pilot, "vm1")
+        shown = await until(pilot, "waiting")
+        assert "due in" not in shown
+        [line] = [line for line in shown.splitlines() if "vm1" in line and "3h 00m" in line]
+        assert "pending" in line

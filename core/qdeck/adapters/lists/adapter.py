@@ -152,7 +152,6 @@ class Lists(Adapter):
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the list; of a queue of many lists, those that are known, or a scan for all of them."""
-        yield from ()  # reads nothing, but is a program
         found: list[Source] = []
         groups = self.sight.groups if self.sight is not None else {}
         for state, word, suffix in ((State.READY, "ready", ""), (State.DEAD, "dead", self.names.suffix)):
@@ -161,7 +160,10 @@ class Lists(Adapter):
             group = groups.get(f"{word} {queue}")
             if not queue.endswith("*"):
                 keys = group.names if group is not None else [raw_of(queue + suffix)]
-                found += [Source(key=key, kind=Kind.LIST, state=state, native_state=word) for key in keys]
+                down = (yield from _from_the_right(keys)) if state is State.READY else set()
+                found += [
+                    Source(key=key, kind=Kind.LIST, state=state, native_state=word, down=key in down) for key in keys
+                ]
             elif group is not None and group.count <= len(group.names) and self.sight and self.sight.complete:
                 found += [Source(key=key, kind=Kind.LIST, state=state, native_state=word) for key in group.names]
             else:
@@ -232,6 +234,15 @@ def _measure(groups: Mapping[str, FoundKeys], now: int) -> Program[list[tuple[in
     oldest = [min((at for _ in names for at in (next(moments), next(moments)) if at is not None), default=None)
               for names in near]  # fmt: skip
     return [(total, age_s(now, at)) for total, at in zip(totals, oldest, strict=True)]
+
+
+def _from_the_right(keys: Sequence[bytes]) -> Program[set[bytes]]:
+    """Return the lists whose oldest entry is at the right end, by the times of both ends: BRPOP takes it first."""
+    some = keys[:MOST_ENDS]
+    replies = yield from reads.try_all([(b"LINDEX", key, at) for key in some for at in (0, -1)])
+    moments = [message_facts.read(raw).since_ms if isinstance(raw, bytes) else None for raw in replies]
+    ends = zip(some, moments[::2], moments[1::2], strict=True)
+    return {key for key, left, right in ends if left is not None and right is not None and left > right}
 
 
 def _id(member: bytes) -> str:

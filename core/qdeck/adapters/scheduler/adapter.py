@@ -247,18 +247,23 @@ def _ready(raw: Raw, now: int) -> dict[str, Any]:
 
 
 def _delayed(raw: Raw, now: int) -> dict[str, Any]:
-    name, colon, priority = text_of(raw.member).rpartition(":")
-    if not colon or not name or priority not in OFFSETS:
-        problem = "its name is not `id:PRIORITY`"
-        stuck = Stuck(code=StuckCode.UNSCHEDULABLE, name=problem)
-        return {"problem": problem, "native_state": "delayed broken", "stuck": stuck, "due_ms": score_ms(raw.score)}
-    due = score_ms(raw.score)
-    facts: dict[str, Any] = {"id": name, "priority": PRIORITIES[priority], "due_ms": due}
-    if ":" in name and due is not None and due <= now:
-        facts["stuck"] = Stuck(code=StuckCode.UNSCHEDULABLE, name="its id contains a colon")
-    elif due is not None and now - due > 60_000:
-        facts["stuck"] = Stuck(code=StuckCode.OVERDUE, seconds=(now - due) // 1000)
-    return facts
+    """Read an entry as the scheduler's own workers do: by its first two parts."""
+    text, due = text_of(raw.member), score_ms(raw.score)
+    job_id, _, rest = text.partition(":")
+    name, priority, problem, stuck = job_id, rest.partition(":")[0], None, None
+    if priority not in OFFSETS:
+        name, _, priority = text.rpartition(":")
+        is_id = bool(name) and priority in OFFSETS
+        problem = None if is_id else "its name is not `id:PRIORITY`"
+        if problem or (due is not None and due <= now):
+            stuck = Stuck(code=StuckCode.UNSCHEDULABLE, name=problem or "its id contains a colon")
+    elif not job_id:
+        problem = "its id is empty: the worker that takes it drops it"
+    if stuck is None and due is not None and now - due > 60_000:
+        stuck = Stuck(code=StuckCode.OVERDUE, seconds=(now - due) // 1000)
+    if problem is not None:
+        return {"problem": problem, "native_state": "delayed broken", "stuck": stuck, "due_ms": due}
+    return {"id": name, "priority": PRIORITIES[priority], "due_ms": due, "stuck": stuck}
 
 
 def _running(raw: Raw, now: int) -> dict[str, Any]:

@@ -218,6 +218,7 @@ class VmPooler(Adapter):
         return QueueRow(
             adapter=self.name, name=pool, ready=count[State.READY], delayed=count[State.DELAYED],
             running=count[State.RUNNING], done=count[State.DONE], overdue=count[State.DELAYED],
+            overdue_word="pending",
             stuck=sum(1 for (name, _), at in since.items() if name == "pending" and at is not None and at < limit),
             oldest_s=age_s(now, min(known_ages, default=None)),
         )  # fmt: skip
@@ -231,7 +232,7 @@ class VmPooler(Adapter):
             sums.append(None if is_error(shared) else sum(parts) - shared)
         return QueueRow(
             adapter=self.name, name=pool, ready=sizes["ready"], delayed=sizes["pending"], running=sums[0],
-            done=sums[1], overdue=sizes["pending"], oldest_exact=False,
+            done=sums[1], overdue=sizes["pending"], overdue_word="pending", oldest_exact=False,
         )  # fmt: skip
 
     def _other_rows(self, now: int, unread: list[str]) -> Program[list[QueueRow]]:
