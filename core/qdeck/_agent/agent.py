@@ -6,10 +6,6 @@ import asyncio
 import contextlib
 import os
 import random
-import re
-import secrets
-import signal
-import socket
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,9 +18,10 @@ from qdeck._errors import LayoutMismatch, NotAllowed, OutcomeUnknown, QdeckError
 from qdeck._redis import AsyncClient, Endpoint
 from qdeck._schedules.ticker import Ticker
 from qdeck._server import agent_tasks, server_identity
+from qdeck._worker.process import process_id, stop_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from qdeck._server.agent_tasks import TaskResult
 
@@ -62,7 +59,7 @@ class Agent:
         self, url: str, options: AgentOptions | None = None, *, on_event: Callable[[Event], None] = _no_event
     ) -> None:
         self.options = options or AgentOptions()
-        self.id = _agent_id()
+        self.id = process_id("-")
         self.endpoint = Endpoint(url)
         self.address = ""  # of the API, while it listens
         self._on_event = on_event
@@ -92,7 +89,7 @@ class Agent:
         client = AsyncClient(self.endpoint, patience=PATIENCE)
         readers = SharedReaders(self.endpoint.url, self.options)
         maintenance = Maintenance(readers, client, self.options)
-        with self._signals() if signals else contextlib.nullcontext():
+        with stop_signals(self._request_stop) if signals else contextlib.nullcontext():
             try:
                 await client.run(_check_server())
                 if not self.options.read_only:
@@ -313,24 +310,7 @@ class Agent:
         if self._stopping is not None:
             self._stopping.set()
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        reasons = {signal.SIGTERM: "stop", signal.SIGINT: "stop", signal.SIGHUP: "reload"}
-        for number, reason in reasons.items():
-            loop.add_signal_handler(number, self._request_stop, reason)
-        try:
-            yield
-        finally:
-            for number in reasons:
-                loop.remove_signal_handler(number)
-
 
 def _check_server() -> Any:
     """Raise at once when the server does not answer or refuses this user."""
     yield (b"HELLO",)
-
-
-def _agent_id() -> str:
-    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:60] or "host"
-    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -17,6 +17,7 @@ from qdeck._model.reasons import Caution, CautionCode, Skip, Stop
 from qdeck._model.values import QueueRef  # noqa: TC001 - structs look their types up when they are made
 from qdeck._model.words import Verb
 from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their types up when they are made
+from qdeck.adapters.plans import PlanTotals
 
 PLAN_FORMAT: Final = 2
 PLANNED: Final = tuple(verb for verb in Verb if verb is not Verb.EXPIRE)
@@ -34,20 +35,6 @@ def planned_verb(word: str) -> Verb:
 def nouns_of(verb: str) -> tuple[str, str]:
     """Return what a batch of that verb changes: one of them, and several."""
     return {"clean": ("queue", "queues"), "purge": ("entry", "entries")}.get(verb, ("job", "jobs"))
-
-
-class PlanTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What else a plan reaches: jobs that others wait for, with a unique name, running, with a failure handler.
-
-    `unique_held` of them would be skipped, because another job holds their unique name now.
-    """
-
-    dependents: int = 0
-    unique: int = 0
-    unique_held: int = 0
-    running: int = 0
-    failure_handlers: int = 0
-    waiting_again: int = 0  # died with a dependency, and wait for it again when they are retried
 
 
 class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -89,7 +76,7 @@ class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     states: dict[str, int] = {}
     rules: dict[str, int] = {}
     by_queue: dict[str, int] = {}  # by the text of the queue, `adapter/name`
-    totals: PlanTotals = PlanTotals()
+    totals: PlanTotals = msgspec.field(default_factory=PlanTotals)
     skipped: tuple[Skip, ...] = ()
     cautions: tuple[Caution, ...] = ()
     undoable: int | None = None  # about how many of them can be undone, beside other batches; None for all

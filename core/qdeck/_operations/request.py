@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from qdeck._model.reasons import Skip
 from qdeck._model.values import NATIVE, QueueRef, State
 from qdeck._model.words import Verb
-from qdeck._operations.model import PLAN_LIFE_MS, PlanTail, PlanTotals
+from qdeck._operations.model import PLAN_LIFE_MS, PlanTail
 from qdeck._settings.limits import Limits
 from qdeck.adapters.model import NO_QUEUE
-from qdeck.adapters.plans import shown
+from qdeck.adapters.plans import PlanTotals, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,11 +64,7 @@ class PlanTally:
     states: Counter[str] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
     by_queue: Counter[str] = field(default_factory=Counter)
-    dependents: int = 0
-    unique: int = 0
-    unique_held: int = 0
-    waiting_again: int = 0
-    failure_handlers: int = 0
+    totals: PlanTotals = field(default_factory=PlanTotals)
     skipped: list[Skip] = field(default_factory=list)
     cautions: list[Caution] = field(default_factory=list)
     undo_room: float = math.inf  # bytes that are left for undo
@@ -97,11 +95,7 @@ class PlanTally:
 
     def reach(self, weighed: Weighed) -> None:
         """Count what else an action reaches."""
-        self.dependents += weighed.dependents
-        self.unique += weighed.unique
-        self.unique_held += weighed.unique_held
-        self.waiting_again += weighed.waiting_again
-        self.failure_handlers += weighed.failure_handlers
+        self.totals.add(weighed.totals)
         self.cautions += [caution for caution in weighed.cautions if caution not in self.cautions]
 
     def skip(self, queue: QueueRef, job_id: str, code: SkipCode, data: str = "") -> None:
@@ -136,14 +130,7 @@ class PlanTally:
             states=dict(self.states),
             rules=dict(self.rules),
             by_queue=dict(self.by_queue),
-            totals=PlanTotals(
-                dependents=self.dependents,
-                unique=self.unique,
-                unique_held=self.unique_held,
-                running=self.states[State.RUNNING],
-                failure_handlers=self.failure_handlers,
-                waiting_again=self.waiting_again,
-            ),
+            totals=msgspec.structs.replace(self.totals, running=self.states[State.RUNNING]),
             skipped=tuple(self.skipped),
             cautions=tuple(self.cautions),
         )

@@ -6,9 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
-import secrets
-import signal
 import socket
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +17,7 @@ from qdeck._worker.claim_loop import ClaimLoop
 from qdeck._worker.executor import Executor
 from qdeck._worker.heartbeat import Heartbeat
 from qdeck._worker.output_capture import OutputCapture
+from qdeck._worker.process import process_id, stop_signals
 from qdeck._worker.stop_requests import StopRequests
 from qdeck._worker.worker_queue import WorkerQueue
 
@@ -64,7 +62,7 @@ class Worker:
                 hint="Give a concurrency of 1 or more, a lease of 0.1s or more and a grace of 0s or more.",
             )
         self.app = app
-        self.id = _worker_id()
+        self.id = process_id(".")
         own = {task.options.queue: 1 for task in app.tasks.values()} or {app.queue: 1}
         chosen = {app.queue_name(name): weight for name, weight in (queues or own).items()}
         if any(weight < 1 for weight in chosen.values()):
@@ -148,7 +146,7 @@ class Worker:
             on_request=self._on_request,
         )
         beat.now_ms = claim_loop.server_ms
-        with OutputCapture(), self._signals() if signals else contextlib.nullcontext():
+        with OutputCapture(), stop_signals(self._request_stop) if signals else contextlib.nullcontext():
             beside = contextlib.AsyncExitStack()
             try:
                 await claim_loop.open()
@@ -310,18 +308,6 @@ class Worker:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._executor.stop_attempt, attempt, reason)
 
-    @contextlib.contextmanager
-    def _signals(self) -> Any:
-        loop = asyncio.get_running_loop()
-        reasons = {signal.SIGTERM: "stop", signal.SIGINT: "stop", signal.SIGHUP: "reload"}
-        for number, reason in reasons.items():
-            loop.add_signal_handler(number, self._request_stop, reason)
-        try:
-            yield
-        finally:
-            for number in reasons:
-                loop.remove_signal_handler(number)
-
 
 async def _end_tasks() -> bool:
     """Cancel the tasks that handlers left on the loop; return whether some of them still run."""
@@ -329,12 +315,6 @@ async def _end_tasks() -> bool:
     for task in others:
         task.cancel()
     return bool(others and (await asyncio.wait(others, timeout=1.0))[1])
-
-
-def _worker_id() -> str:
-    # Scripts put it in JSON and in front of a colon: letters, digits, dots and dashes only.
-    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:60] or "host"
-    return f"{host}.{os.getpid()}.{secrets.token_hex(3)}"
 
 
 def _version() -> str:

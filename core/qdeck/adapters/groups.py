@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from qdeck._engine.signatures import MAX_PATTERN, MAX_READ, VARIABLE_PARTS, pattern_of
+from qdeck._filter.fields import Record
 from qdeck._model import payload
 from qdeck._model.queue_ref import InQueue, QueueRef
 from qdeck._model.values import NATIVE
@@ -89,21 +90,9 @@ class CountedGroup(NamedTuple):
     text: str
 
 
-class _DeadLetter(Protocol):
+class DeadLetterRecord(Record, Protocol):
     """The part of a dead letter that a group needs."""
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def queue(self) -> str: ...
-    @property
-    def adapter(self) -> str: ...
-    @property
-    def error(self) -> str | None: ...
-    @property
-    def message(self) -> str | None: ...
-    @property
-    def since_ms(self) -> int | None: ...
     @property
     def is_permanent(self) -> bool: ...
 
@@ -124,7 +113,7 @@ class Gathering:
         self.total = 0
         self.unread: list[str] = []
 
-    def add(self, row: _DeadLetter) -> None:
+    def add(self, row: DeadLetterRecord) -> None:
         """Count one dead letter."""
         at, error = row.since_ms or 0, row.error or "unknown"
         key = self._key((*signature_of(row), QueueRef(row.adapter, row.queue)))
@@ -138,7 +127,7 @@ class Gathering:
         if 0 <= ago < TREND:
             self._trends.setdefault(key, [0] * TREND)[TREND - 1 - ago] += 1
 
-    def put(self, group: CountedGroup, queue: QueueRef, row: _DeadLetter | None, trend: list[int] | None) -> None:
+    def put(self, group: CountedGroup, queue: QueueRef, row: DeadLetterRecord | None, trend: list[int] | None) -> None:
         """Add a group that the queue has counted; `row` is its sample, if it still exists."""
         if row is not None and signature_of(row) != (group.error, group.text):
             row = None  # it was retried, and died of something else
@@ -179,7 +168,7 @@ class Gathering:
         )
 
 
-def signature_of(row: _DeadLetter) -> tuple[str, str]:
+def signature_of(row: DeadLetterRecord) -> tuple[str, str]:
     """Return the error class of a dead letter and the shape of its message."""
     error = row.error or "unknown"
     return error, payload.mask_text(pattern_of(error, row.message))

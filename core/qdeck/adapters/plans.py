@@ -182,6 +182,25 @@ class Pages:
         return None
 
 
+class PlanTotals(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What else a plan reaches: jobs that others wait for, with a unique name, running, with a failure handler.
+
+    `unique_held` of them would be skipped, because another job holds their unique name now.
+    """
+
+    dependents: int = 0
+    unique: int = 0
+    unique_held: int = 0
+    running: int = 0
+    failure_handlers: int = 0
+    waiting_again: int = 0  # died with a dependency, and wait for it again when they are retried
+
+    def add(self, more: PlanTotals) -> None:
+        """Add those of other jobs."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+
+
 class Weighed(msgspec.Struct, kw_only=True):
     """The effects of a verb on some jobs, row by row, and on their dependents."""
 
@@ -192,8 +211,4 @@ class Weighed(msgspec.Struct, kw_only=True):
     skipped: dict[int, tuple[SkipCode, str]] = {}
     """Why a row, by its number, is skipped."""
     cautions: Sequence[Caution] = ()
-    dependents: int = 0
-    unique: int = 0
-    unique_held: int = 0
-    failure_handlers: int = 0
-    waiting_again: int = 0
+    totals: PlanTotals = msgspec.field(default_factory=PlanTotals)

@@ -138,16 +138,16 @@ def _look_around(
     heads = good(heads)
     put(rows, "head", heads)
     named = [row for row, head in zip(rows, heads, strict=True) if head is not None and b"\nu" in head]
-    weighed.unique = len(named)
+    weighed.totals.unique = len(named)
     if verb == "bury":
-        weighed.failure_handlers = sum(head is not None and b"\nf" in head for head in heads)
+        weighed.totals.failure_handlers = sum(head is not None and b"\nf" in head for head in heads)
     if verb == "retry":
-        weighed.waiting_again = yield from _count_failed_dependents(queue, ids)
+        weighed.totals.waiting_again = yield from _count_failed_dependents(queue, ids)
     if verb == "retry" and named:
-        weighed.unique_held = yield from _count_twins(queue, named)
+        weighed.totals.unique_held = yield from _count_twins(queue, named)
     if not is_error(after) and after:
         kids = yield (b"HMGET", keys.key(queue, "after"), *(b">" + raw for raw in ids))
-        weighed.dependents = sum(kid is not None for kid in kids)
+        weighed.totals.dependents = sum(kid is not None for kid in kids)
     if verb not in ("discard", "move") and not sized:
         weighed.bytes = [0] * len(ids)
         return
