@@ -48,7 +48,7 @@ class ListPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedJobs:
-    """The part of a list that was read, and all about the job under the cursor."""
+    """The part of a list that was read, and the details of the job under the cursor."""
 
     part: ListPart = field(default_factory=ListPart)
     detail: JobDetail | None = None

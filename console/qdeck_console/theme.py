@@ -1,7 +1,7 @@
 """The colours: three palettes, the Textual themes made from them, and roles turned into styles.
 
 A role is what a piece of text is (`bad bold`, `muted`), never a colour, so that one place decides how a state looks in
-the dark, on paper, in 16 colours, without colour, and on a picture that is out of date.
+the dark, on paper, in 16 colours, without colour, and on a frame that is out of date.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Writing:
         return note.target == target and note.entry.verb == "live" and note is not self._telling
 
     def tell_owed(self) -> None:
-        """Go on with what no server took yet."""
+        """Send what no server has accepted yet."""
         if self._owed and self._telling is None and time.monotonic() >= self._again_at:
             self._telling = self._owed[0]
             self._session.run_worker(self._tell(self._telling), group="told", exit_on_error=False)

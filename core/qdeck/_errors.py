@@ -1,7 +1,7 @@
 """The errors of qdeck, with one root, each with a hint.
 
 QdeckError
-├── UsageError (also ValueError)         an argument is invalid; nothing was done
+├── UsageError (also ValueError)         an argument is invalid; nothing was changed
 │   ├── InvalidName                      a queue name that does not fit the grammar
 │   ├── InvalidOption                    an option out of its range, or a wrong URL
 │   ├── InvalidFilter                    a filter that does not parse; points at the place
@@ -40,7 +40,7 @@ class QdeckError(Exception):
 
 
 class UsageError(QdeckError, ValueError):
-    """An argument is invalid; nothing was done."""
+    """An argument is invalid; nothing was changed."""
 
 
 class InvalidName(UsageError):

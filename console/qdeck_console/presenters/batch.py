@@ -23,7 +23,7 @@ _MOST_RULES: Final = 16
 
 
 def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, naming: Naming) -> list[Line]:
-    """Return all about one operation; `problem` is why its outcomes are unknown."""
+    """Return the details of one operation; `problem` is why its outcomes are unknown."""
     known = later.outcomes
     found = [*_head(row, cells, later, now_ms)]
     if row.verb in REACHED and row.batch is not None and later.undone is None:

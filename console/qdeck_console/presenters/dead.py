@@ -317,7 +317,7 @@ def jobs_table(alike: Alike | None = None) -> Table[JobRecord, Columns]:
 
 
 def side(job: JobDetail, cells: int, *, now_ms: int, naming: Naming) -> list[Line]:
-    """Return all about a dead letter: its error, payload and attempts, and what a retry does."""
+    """Return the details of a dead letter: its error, payload and attempts, and what a retry does."""
     at_ms = job.failed_ms or job.since_ms
     about = "" if at_ms is None else f"failed {fmt.clock(at_ms)}, {fmt.span(max(0, now_ms - at_ms)).split()[0]} ago"
     lines = [*title_lines(job, cells, naming=naming, about=about), (), *failure_lines(job, cells)]

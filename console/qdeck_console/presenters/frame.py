@@ -287,7 +287,7 @@ def tabs(all_tabs: Sequence[Tab], active: str, cells: int) -> Line:
     return next((line for line in lines if fmt.length(line) <= cells), _tabs(all_tabs, active, cells, 2, {}, 0))
 
 
-_SHORT_NAMES: Final[Mapping[str, str]] = {"schedules": "Cron", "workers": "Work", "activity": "Log"}
+_SHORT_NAMES: Final[Mapping[str, str]] = {"schedules": "Sched", "workers": "Work", "activity": "Act"}
 
 
 def _tabs(all_tabs: Sequence[Tab], active: str, cells: int, gap: int, names: Mapping[str, str], named: int) -> Line:

@@ -161,7 +161,7 @@ class Since:
         return {name: (at, before) for name, (_, at, before) in fresh.items()}
 
     def dated(self, found: Sequence[CheckRow], now_ms: int, noted: Mapping[str, Finding]) -> list[CheckRow]:
-        """The rows with their moments. What was seen here is the best that is known; what came before the first
+        """The rows with their moments. Our own observations are the most exact; what came before the first
         picture is what an agent noted.
         """
         seen = self.note(found, now_ms)

@@ -43,7 +43,7 @@ def job_lines(
     naming: Naming,
     full: bool = False,
 ) -> list[Line]:
-    """Return all about a job; `full` with the whole traceback and output."""
+    """Return the details of a job; `full` with the whole traceback and output."""
     lines = [*title_lines(job, cells, naming=naming), _BLANK]
     wrong = trouble(job)
     if wrong:

@@ -57,7 +57,7 @@ def deaths(seen: CloseUp, dead: int, cells: int, *, role: str = "text") -> list[
     head = section("dead letters by error", "", "muted", cells - len(count) - 1, indent=0)
     lines: list[Line] = [(*head, (" ", "text"), (count, role))]
     if seen.died is None:
-        return [*lines, (("not grouped here: see 4 Dead", "faint"),)]
+        return [*lines, (("not grouped here (press 4)", "faint"),)]
     shown = list(seen.died[: _ERRORS if len(seen.died) <= _ERRORS else _ERRORS - 1])
     rest = seen.died[len(shown) :]
     rows = [(died.count, died.error_class, "text") for died in shown]

@@ -117,7 +117,7 @@ def lines(row: ScheduleRow, cells: int, view: SchedulesView, *, at_cursor: bool)
 
 
 def side(row: ScheduleRow, cells: int, view: SchedulesView) -> list[Line]:
-    """All about one schedule."""
+    """The details of one schedule."""
     now_ms, naming = view.now_ms, view.naming
     glyph, role, why = state(row, view.late)
     word = f"{glyph} {_word(row)}"

@@ -139,7 +139,7 @@ class ReadingLog(ReadingScreen[Log]):
         return (self.data or Log()).later(row, self.feed_state.snapshot)
 
     def about(self, row: Activity, cells: int) -> list[Line]:
-        """Return all about an operation."""
+        """Return the details of an operation."""
         known = (self.data or Log()).outcomes.get(row.batch or "")
         return present_batch.side(
             row, cells, later=self.later(row), now_ms=self.now_ms, problem=known if isinstance(known, str) else "",
@@ -229,7 +229,7 @@ class ActivityScreen(ReadingLog, ListScreen[Activity, Log]):
         return self.count_of(rows) if rows or self.filter_text else "no operations yet"
 
     def side(self, row: Activity, cells: int, height: int) -> Sequence[Line]:
-        """Return all about the operation under the cursor."""
+        """Return the details of the operation under the cursor."""
         return in_height(self.about(row, cells), height, cells, "enter opens it")
 
     def lacks(self) -> bool:
@@ -267,7 +267,7 @@ class BatchScreen(ReadingLog, PageScreen):
         return self.row
 
     def page(self, cells: int) -> list[Line]:
-        """Return all about it."""
+        """Return the details of it."""
         return self.about(self.row, cells)
 
     def lists(self) -> bool:

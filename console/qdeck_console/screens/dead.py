@@ -119,7 +119,7 @@ class DeadScreen(JobListScreen[ListedDead]):
         return (self.feed_state.snapshot is not None and not self.whole.triaged.exact) or self.search is not None
 
     async def work_on(self) -> None:
-        """Go on with the groups first."""
+        """Continue with the groups first."""
         snapshot = self.feed_state.snapshot
         if snapshot is not None and not self.whole.triaged.exact:
             await self.triage().go_on(snapshot)
@@ -283,7 +283,7 @@ class DeadScreen(JobListScreen[ListedDead]):
         )
 
     def about(self, job: JobDetail, cells: int) -> Sequence[Line]:
-        """Return all about the job under the cursor."""
+        """Return the details of the job under the cursor."""
         return present.side(job, cells, now_ms=self.now_ms, naming=self.naming)
 
     def everything(self) -> tuple[OperationRequest, int | None] | None:

@@ -94,7 +94,7 @@ def in_memory(values: Sequence[object]) -> Export:
 
 
 def of_jobs(console: Console, jobs: Sequence[JobRecord], request: OperationRequest | None) -> Export:
-    """All about these jobs, or about all that a request means, read as they are written."""
+    """The details of these jobs, or about all that a request means, read as they are written."""
     state = request.states[0] if request is not None else jobs[0].state if jobs else State.READY
 
     async def fill(file: ExportFile) -> None:

@@ -209,7 +209,7 @@ class JobScreen(JobActing, PageScreen, ReadingScreen[JobAround | UnknownJob]):
         return self._job is not None
 
     def exported(self) -> list[object]:
-        """Return what `w` exports: all about the job."""
+        """Return what `w` exports: the details of the job."""
         return [self._job] if self._job is not None else []
 
     HANDLERS: ClassVar = {

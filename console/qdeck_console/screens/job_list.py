@@ -59,8 +59,8 @@ class JobListScreen(MarkingScreen, ListScreen[JobRecord | GoneJob, ListedT], Gen
         """Return where the list comes from now."""
 
     async def read_list(self, part: ListPart | None = None) -> ListedJobs:
-        """Read the visible part of the list with as much above and below it, unless it is given, and all about the job
-        under the cursor.
+        """Read the visible part of the list with as much above and below it, unless it is given, and the details of
+        the job under the cursor.
         """
         source, view = self.source(), self.view
         if source is None:
@@ -188,7 +188,7 @@ class JobListScreen(MarkingScreen, ListScreen[JobRecord | GoneJob, ListedT], Gen
             self._working = False
 
     def detail(self) -> JobDetail | None:
-        """Return all about the job under the cursor, once it is read."""
+        """Return the details of the job under the cursor, once it is read."""
         detail = None if self.data is None else self.data.detail
         return detail if detail is not None and detail.key == self.view.cursor else None
 
@@ -227,7 +227,7 @@ class JobListScreen(MarkingScreen, ListScreen[JobRecord | GoneJob, ListedT], Gen
         self.fetch()
 
     def lacks(self) -> bool:
-        """Return whether all about the job under the cursor is not read yet."""
+        """Return whether the details of the job under the cursor is not read yet."""
         return self.detail() is None and isinstance(self.view.row, JobRecord)
 
     def mark_range(self) -> None:
@@ -291,7 +291,7 @@ class JobListScreen(MarkingScreen, ListScreen[JobRecord | GoneJob, ListedT], Gen
         """Return what is exported: some jobs, or all that match, which are read while they are written."""
 
     def to_export(self) -> Export:
-        """Return all about the jobs."""
+        """Return the details of the jobs."""
         return export.of_jobs(self.console, *self.to_write())
 
     def visible_rows(self) -> tuple[int, int]:

@@ -179,7 +179,7 @@ class JobsScreen(JobListScreen[ListedJobs], QueueActing):
         )
 
     def about(self, job: JobDetail, cells: int) -> Sequence[Line]:
-        """Return all about the job under the cursor."""
+        """Return the details of the job under the cursor."""
         return job_lines(job, cells, now_ms=self.now_ms, naming=self.naming)
 
     def everything(self) -> tuple[OperationRequest, int | None] | None:

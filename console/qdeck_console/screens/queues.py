@@ -174,7 +174,7 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
         return told if len(told) <= cells else f"{len(rows):,} queues, counted in {since_s:.0f}s"
 
     def side(self, row: JudgedQueue, cells: int, height: int) -> Sequence[Line]:
-        """Return all about the queue under the cursor."""
+        """Return the details of the queue under the cursor."""
         return detail(row, replace(self._drawn, insight=self._insights.known(row.row.ref)), cells, height)
 
     @property

@@ -60,7 +60,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         return present.lines(row, cells, self._shared(), at_cursor=at_cursor)
 
     def side(self, row: ScheduleRow, cells: int, _height: int) -> Sequence[Line]:
-        """Return all about one schedule."""
+        """Return the details of one schedule."""
         return present.side(row, cells, self._shared())
 
     def _shared(self) -> present.SchedulesView:

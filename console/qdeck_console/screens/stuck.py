@@ -265,7 +265,7 @@ class StuckScreen(MarkingScreen, ListScreen[StuckRow | GoneJob, StuckJobs]):
         )
 
     def lacks(self) -> bool:
-        """Return whether all about the job under the cursor is not read yet."""
+        """Return whether the details of the job under the cursor is not read yet."""
         return not isinstance(self.chosen, StuckRow)
 
     def side(self, row: StuckRow | GoneJob, cells: int, height: int) -> Sequence[Line]:

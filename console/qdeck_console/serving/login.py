@@ -213,7 +213,7 @@ class Login:
 
 
 def _network(address: str) -> str:
-    """What counts as one address: of IPv6 its network, in which a machine takes as many addresses as it likes."""
+    """What counts as one address: of IPv6 its network, in which a machine can take any number of addresses."""
     with contextlib.suppress(ValueError):
         parsed = ipaddress.ip_address(address)
         if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:

@@ -176,7 +176,7 @@ class ConsoleServer:
         self._keep(connection)
 
     def _keep(self, connection: asyncio.BaseProtocol) -> None:
-        """Let a connection be for as long as it likes."""
+        """Let a connection stay open without a limit."""
         timer = self._plain.pop(connection, None)
         if timer is not None:
             timer.cancel()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class More(Lines):
-    """Says how many lines of a list are below what is seen; nothing where there are none."""
+    """The number of lines of a list below the visible part; nothing where there are none."""
 
     def __init__(self, of: LineList) -> None:
         super().__init__(id=f"more-{of.id}")

@@ -63,7 +63,7 @@ class WorkDone:
         return {name: count for name in names if (count := getattr(self, name))}
 
     def summary(self) -> dict[str, int | str]:
-        """Return what to report; empty when nothing was done."""
+        """Return what to report; empty when nothing was changed."""
         return {**self.counts(), **({"error": self.error} if self.error else {})}
 
 

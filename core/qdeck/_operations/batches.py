@@ -207,7 +207,7 @@ class OpenBatch:
         yield from activity.record(entry, then=[_write(record)])
 
     def forget(self) -> Program[None]:
-        """Delete the record: nothing was done. Keep that of a batch that was undone."""
+        """Delete the record: nothing was changed. Keep that of a batch that was undone."""
         if (yield from self._find_undo()) is None:
             yield (b"HDEL", keys.UNDO, self.id)
 

@@ -42,7 +42,7 @@ def ask_rights(source: str) -> str:
     commands = ", ".join(f"'{name}'" for name in commands_of(source))
     check = (
         f"for _, name in ipairs({{ {commands} }}) do if not redis.acl_check_cmd(name, KEYS[1]) then "
-        "return redis.error_reply('NOPERM this user has no permissions to run ' .. name .. ': nothing was done') "
+        "return redis.error_reply('NOPERM this user has no permissions to run ' .. name .. ': nothing was changed') "
         "end end"
     )
     return f"{shebang}\n{check}\n{body}"

@@ -141,7 +141,7 @@ class _Measured:
     rates: dict[str, float | None] = field(default_factory=dict)
 
     def add(self, adapter: Adapter, health: AdapterHealth) -> None:
-        """Add what an adapter measured: it knows more about its queues than their rows show."""
+        """Add what an adapter measured: it has more numbers than the rows of its queues."""
         for one in health.states:
             self.queues[one.state.value][QueueRef(adapter.name, one.queue)] = QueueHealth(
                 size=one.size, oldest_age=one.oldest_s, avg_age=one.average_s, stuck_count=one.stuck, exact=one.exact

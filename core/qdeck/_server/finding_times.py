@@ -27,7 +27,7 @@ _GAP_MS: Final = 900_000  # after a longer gap it is unknown what held in betwee
 
 
 def dated(findings: Sequence[Finding], thresholds: Thresholds, now_ms: int) -> Program[tuple[Finding, ...]]:
-    """Return the findings, each with the time since when it holds if an agent recorded it."""
+    """Return the findings, each with the time from which it holds if an agent recorded it."""
     noted = (yield from _read_noted()) if findings else {}
     places = noted.get("places")
     if noted.get("thresholds") != msgspec.to_builtins(thresholds) or not isinstance(places, dict):

@@ -31,7 +31,7 @@ class SortedSet:
         self._rank = -1 if after is not None or lowest is not None else 0
 
     def jump(self, lowest: int) -> None:
-        """Go on with the first entry of this score or a higher one."""
+        """Continue with the first entry of this score or a higher one."""
         self.last, self._lowest, self._rank = None, lowest, -1
 
     def take(self, most: int) -> Program[list[bytes]]:

@@ -412,7 +412,7 @@ class Reads(Plans):
 
     @reads
     def dated(self, findings: Sequence[Finding], now_ms: int) -> Program[tuple[Finding, ...]]:
-        """Return the findings, each with the time since when it holds if an agent recorded it."""
+        """Return the findings, each with the time from which it holds if an agent recorded it."""
         from qdeck._server import finding_times
 
         return finding_times.dated(findings, self.thresholds, now_ms)

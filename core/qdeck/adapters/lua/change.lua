@@ -183,7 +183,7 @@ elseif undoes then
 end
 for _, call in ipairs(asked) do
   if not redis.acl_check_cmd(unpack(call)) then
-    return redis.error_reply('NOPERM this user has no permissions to run ' .. call[1] .. ': nothing was done')
+    return redis.error_reply('NOPERM this user has no permissions to run ' .. call[1] .. ': nothing was changed')
   end
 end
 

@@ -34,7 +34,7 @@ class SliceSize:
 
     def __init__(self, trip_ms: float = math.inf) -> None:
         self.most = batch_transitions.SLICE
-        self._trip_ms = trip_ms  # the shortest round trip in which nothing was done
+        self._trip_ms = trip_ms  # the shortest round trip in which nothing was changed
         self._was_long = False
 
     def took(self, count: int, ms: float) -> None:

@@ -27,7 +27,7 @@ _FIELDS: Final = (
 
 
 def read(adapter: str, now: int) -> Program[list[WorkerRow]]:
-    """Read the workers; one that is registered and has no hash any more was killed."""
+    """Read the workers; one that is registered but has no hash was killed."""
     [reply] = yield with_errors((b"SSCAN", WORKERS, b"0", b"COUNT", MOST_WORKERS))
     keys = [] if is_error(reply) else sorted({one for one in reply[1] if one.startswith(_PREFIX)})
     replies = (yield with_errors(*((b"HMGET", key, *_FIELDS) for key in keys))) if keys else []

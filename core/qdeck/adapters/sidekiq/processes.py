@@ -40,7 +40,7 @@ def identities(keys: SidekiqKeys) -> Program[list[bytes]]:
 
 
 def read(adapter: str, keys: SidekiqKeys, names: Sequence[bytes], now: int) -> Program[list[WorkerRow]]:
-    """Read the processes of these names; one that is registered and has no hash any more was killed."""
+    """Read the processes of these names; one that is registered but has no hash was killed."""
     replies = (yield with_errors(*((b"HMGET", keys.process(name), *_FIELDS) for name in names))) if names else []
     return [
         WorkerRow(id=text_of(name), adapter=adapter, alive=True, state="unreadable")

@@ -8,6 +8,7 @@ import msgspec
 
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import digits
+from qdeck._formatting import threshold
 from qdeck._model.reasons import Caution, CautionCode, SkipCode
 from qdeck._model.values import State
 from qdeck._model.words import Verb
@@ -107,7 +108,7 @@ def _forget(entry: Entry, now: int, limits: Limits | None) -> Program[Change]:
     return msgspec.structs.replace(
         removed,
         cells=(*removed.cells, *record, *guards),
-        effect=removed.effect + (f"; its record expires in {ORPHAN_TTL_S:,} s" if ends else ""),
+        effect=removed.effect + (f"; its record expires in {threshold(ORPHAN_TTL_S)}" if ends else ""),
         caution=_RECORDS_END if ends else _VM_STAYS,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from qdeck._formatting import threshold
 from qdeck._model.reasons import Caution, CautionCode
 from qdeck._model.words import Verb
 from qdeck._redis.commands import raw_of, text_of, with_errors
@@ -48,7 +49,7 @@ def change_request(act: Verb, entry: Entry, now: int, data_ttl_ms: int) -> Progr
     if act is Verb.DISCARD:
         return Change(id=entry.id, cells=(*guards, cells.whole_key(record)), effect=f"{text_of(record)} removed")
     end = cells.expiry(record, None, b"%d" % (now + data_ttl_ms))
-    return Change(id=entry.id, cells=(*guards, end), effect=f"its record expires in {data_ttl_ms // 1000:,} s")
+    return Change(id=entry.id, cells=(*guards, end), effect=f"its record expires in {threshold(data_ttl_ms // 1000)}")
 
 
 def _end(act: Verb, entry: Entry, now: int, data_ttl_ms: int) -> Program[Change]:
