@@ -25,6 +25,7 @@ SUFFIX: Final = ":dead_letter"
 _WORD: Final = re.compile(r"\{(\w+)(?:=([^{}]+))?\}")
 _TYPED: Final = re.compile(rb":(?:actions|responses|callbacks|notifications|dead_letter)(?::|$)")
 _DEAD_TYPE: Final = re.compile(rf":{QueueType.DEAD_LETTER}(?::|$)")
+_TASK: Final = re.compile(rf"[^:]+:[^:]+:(?P<tier>{TIERS}):(?P<task>.+)", re.DOTALL)
 _GLOB: Final = re.compile(r"[\\*?\[\]]")
 
 
@@ -108,6 +109,12 @@ class ListNames:
         name = text_of(raw)
         first = next((pattern for pattern in self.patterns if pattern.queue_of(name) is not None), None)
         return first is not None and first.groups
+
+
+def tags_of(name: str) -> dict[str, str]:
+    """Return what a list `{domain}:{action_type}:{tier}:{task_id}` says of its entries."""
+    found = _TASK.fullmatch(name)
+    return {} if found is None else {"tier": found["tier"], "task_id": found["task"]}
 
 
 def glob_of(queue: str, suffix: str = "") -> bytes:

@@ -147,6 +147,8 @@ def _print(report: CleanReport, task_id: str | None, idle: int | None) -> None:
     if task_id is not None and not report.samples:
         note(f"qdeck: task {task_id} has no temporary queues")
         return
+    if task_id is None and not report.samples and "lists" not in settings().adapters:
+        note("qdeck: lists of other programs are left out; --adapter lists includes them")
     for one in report.samples:
         count = "" if one.messages is None else f"{counted(one.messages, 'message')}, "
         what = one.why or (f"{count}{byte_size(one.bytes)}" if one.bytes else "empty")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _IDS: Final = ("action_id", "id", "job_id", "task_id", "correlation_id")
 _TIMES: Final = ("timestamp", "enqueued_at", "created_at")
 _TASKS: Final = ("action_type", "task", "name", "type")
-_TAGS: Final = ("task_id", "correlation_id")
+_TAGS: Final = {"task_id": "task_id", "correlation_id": "correlation_id", "tenant_tier": "tier"}
 
 
 class MessageFacts(NamedTuple):
@@ -45,7 +45,7 @@ def read(raw: bytes) -> MessageFacts:
     return MessageFacts(
         id=_word(facts, _IDS),
         task=_word(facts, _TASKS),
-        tags=tuple(f"{name}:{facts[name]}" for name in _TAGS if isinstance(facts.get(name), str)),
+        tags=tuple(f"{tag}:{facts[name]}" for name, tag in _TAGS.items() if isinstance(facts.get(name), str)),
         since_ms=read_ms(_word(facts, _TIMES)),
         failed_ms=read_ms(_word(facts, ("failed_at",))),
         error=kind,

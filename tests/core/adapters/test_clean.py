@@ -145,12 +145,14 @@ def test_orphans_by_patterns_go_only_when_lists_are_named(
 
 
 def test_lists_of_other_programs_go_as_orphans_only_when_lists_are_named(
-    raw: redis.Redis, ask: Callable[..., Any]
+    url: str, raw: redis.Redis, ask: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(raw)
     raw.expire("task_queues:77", 3600)
     age(raw, "execution:agent_run:free:77", "execution:callback:free:77", "execution:agent_run:free:78")
     assert ask("clean", "--orphans", "--idle", "1", "--yes")["queues"] == []
+    assert main(["clean", "--orphans", "--dry-run", "--url", url]) == 0
+    assert "--adapter lists includes them" in capsys.readouterr().err
     found = ask("clean", "--orphans", "--dry-run", "--adapter", "lists")["queues"]
     assert [(one["queue"], one["outcome"], one["cause"]) for one in found] == [
         ("execution:agent_run:free:78", "would_remove", "task_queues:78 expired, or was never made")

@@ -96,3 +96,17 @@ def test_the_name_of_one_list_is_a_queue(writer: Writer, raw: redis.Redis) -> No
 )  # fmt: skip
 def test_the_list_to_which_dead_letters_belong(name: str, live: str) -> None:
     assert ListNames().live_of(name) == live
+
+
+def test_what_lists_of_tasks_hold_is_found_by_task_and_tier(writer: Writer, raw: redis.Redis) -> None:
+    raw.rpush("execution:agent_run:professional:12345", "no action")
+    raw.rpush("execution:agent_run:free:12345", action("a2", task_id="other", tenant_tier="enterprise"))
+    raw.rpush(EMBEDDING, action("a3", task_id="12345", tenant_tier="professional"))
+    assert {place.queue for place in writer.find("12345")} == {"execution:agent_run:professional:*", EMBEDDING}
+    by_tier = {row.name: [job.state for job in writer.jobs(row.name, where="tag:tier:professional")]
+               for row in writer.snapshot().queues}  # fmt: skip
+    assert by_tier == {
+        "execution:agent_run:professional:*": ["ready"], "execution:agent_run:free:*": [], EMBEDDING: ["ready"]
+    }  # fmt: skip
+    for queue in ("execution:agent_run:professional:12345", "execution:agent_run:professional:*"):
+        assert len(list(writer.jobs(queue, where="tag:task_id:12345"))) == 1

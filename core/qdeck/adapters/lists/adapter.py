@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from qdeck._list_names import BUILT_IN, LONGEST, ListNames, glob_of
+from qdeck._list_names import BUILT_IN, LONGEST, SUFFIX, ListNames, glob_of, tags_of
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import QueueRow, State
 from qdeck._model.words import Verb
@@ -245,6 +245,12 @@ def _from_the_right(keys: Sequence[bytes]) -> Program[set[bytes]]:
     return {key for key, left, right in ends if left is not None and right is not None and left > right}
 
 
+def _tags(tags: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Return the tags of a message with those of its list, where it does not say them itself."""
+    said = {tag.partition(":")[0] for tag in tags}
+    return (*tags, *(f"{key}:{value}" for key, value in tags_of(name).items() if key not in said))
+
+
 def _id(member: bytes) -> str:
     return shown(message_facts.read(member).id or short(member))
 
@@ -284,12 +290,13 @@ def _from_nearer_end(raw: Raw, size: int) -> Raw:
 
 def _entry(queue: str, raw: Raw, now: int) -> Entry:
     facts = message_facts.read(raw.member)
-    mark, dead = short(raw.member), raw.source.state is State.DEAD
+    mark, dead, name = short(raw.member), raw.source.state is State.DEAD, text_of(raw.source.key)
+    tags = _tags(facts.tags, name.removesuffix(SUFFIX))
     failed = facts.failed_ms if dead else None
     return Entry(
-        id=facts.id or mark, key=f"lists/{text_of(raw.source.key)}/{mark}", adapter="lists", queue=queue,
+        id=facts.id or mark, key=f"lists/{name}/{mark}", adapter="lists", queue=queue,
         state=raw.source.state, native_state=raw.source.native_state,
-        seen=raw.seen(), name=text_of(raw.source.key) if queue.endswith("*") else None, tags=facts.tags,
+        seen=raw.seen(), name=name if queue.endswith("*") else None, tags=tags,
         enqueued_ms=facts.since_ms, since_ms=failed or facts.since_ms, age_s=age_s(now, failed or facts.since_ms),
         body=raw.member, worker=None, error=facts.error or ("Error" if dead else None), message=facts.message,
         failed_ms=failed, queue_from=queue if dead else None, attempts=facts.attempts, task=facts.task,
