@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import qdeck
+from core.adapters import afternoons
 from core.adapters.test_conformance import FILL
 from core.adapters.vmpooler import written
 from qdeck.admin import Writer
@@ -79,6 +80,8 @@ class Stage:
             "an old job": self._age,
             "a full server": self._fill,
             "an afternoon of VMPooler": self._pool,
+            "an afternoon of IFDB": lambda: self._afternoon(afternoons.ifdb),
+            "an afternoon of the scheduler": lambda: self._afternoon(afternoons.scheduler),
         }
         if scene.startswith("a server of "):
             self.raw.flushall()
@@ -89,6 +92,10 @@ class Stage:
     def _pool(self) -> None:
         self.raw.flushall()
         written.populate(self.raw)
+
+    def _afternoon(self, write: Callable[[Any], None]) -> None:
+        self.raw.flushall()
+        write(self.raw)
 
     def _fail_and_mend(self) -> None:
         """A worker whose jobs die until what they need is there again; it goes on working."""

@@ -163,13 +163,13 @@ def discard(queue: str | None, **options: Any) -> None:
     act("discard", queue, need_queue=True, **options)
 
 
-@jobs.command("complete", cls=CliCommand, examples=("qdeck jobs complete ifdb/tasks --id 42 --yes",))
+@jobs.command("complete", cls=CliCommand, examples=("qdeck jobs complete shop:mail:actions --id 7f3a --yes",))
 @act_options
 @state_option
 def complete(queue: str | None, **options: Any) -> None:
-    """Complete jobs of IFDB or VMPooler without running them.
+    """Complete jobs without running them.
 
-    Tasks of IFDB that depend on them can run. The manager of VMPooler destroys the machines.
+    Jobs that depend on them can run. The manager of VMPooler destroys the machines.
     """
     act("complete", queue, need_queue=True, **options)
 

@@ -304,3 +304,32 @@ def test_a_retried_dependent_does_not_wait_for_a_parent_that_is_removed(rig: Rig
     assert (rig.state("parent"), rig.state("kid")) == ("gone", "dead")
     retry(rig, "kid", "d")
     assert rig.state("kid") == "ready"
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "blocked", "dead"])
+def test_a_completed_job_is_done_and_undo_restores_it(rig: Rig, state: str) -> None:
+    if state == "dead":
+        die(rig, "a", unique="name")
+    else:
+        rig.add("first", delay_ms=10**6)
+        rig.add("a", unique="name", delay_ms=10**6 if state == "delayed" else 0,
+                after=["first"] if state == "blocked" else [])  # fmt: skip
+        rig.add("kid", after=["a"])
+    before = rig.picture()
+    assert act(rig, "complete", state, "a", batch="b").skipped == []
+    assert rig.state("a") == "done"
+    assert state == "dead" or rig.state("kid") == "ready"
+    assert undo(rig).restored == 1
+    if state != "dead":
+        undo(rig, "b", "continued:1")
+    found = rig.picture()
+    assert (found.zsets, found.hashes) == (before.zsets, before.hashes)
+
+
+def test_a_job_that_runs_is_not_completed(rig: Rig) -> None:
+    rig.add("a")
+    seen = [("a", rig.claim_one().token.strip())]
+    op = batch_transitions.apply_slice(
+        rig.queue, "complete", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now
+    )
+    assert rig.call(op).skipped == [(0, "wrong_state", "running")]

@@ -37,8 +37,9 @@ class Page:
     def enqueue_delayed(self, job_id: str, due_s: float, priority: str) -> None:
         self.raw.zadd(DELAYED, {f"{job_id}:{priority}": round((time.time() + due_s) * 1000)})
 
-    def mark_processing(self, job_id: str, worker_id: str) -> None:
-        self.raw.hset(PROCESSING, job_id, json.dumps({"workerId": worker_id, "startedAt": round(time.time() * 1000)}))
+    def mark_processing(self, job_id: str, worker_id: str, ago_s: float = 0) -> None:
+        held = {"workerId": worker_id, "startedAt": round((time.time() - ago_s) * 1000)}
+        self.raw.hset(PROCESSING, job_id, json.dumps(held))
 
     def move_to_dlq(self, job_id: str, reason: str, ago_s: float = 0) -> None:
         at = time.time() - ago_s

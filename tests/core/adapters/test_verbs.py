@@ -150,8 +150,6 @@ def test_what_an_adapter_cannot_do_is_told_with_the_reason(deck: Writer, raw: re
     with pytest.raises(UsageError, match="not support move"):
         deck.plan("move", "ifdb", target="shop:actions")
     deck.enqueue("shop:actions", "t")
-    with pytest.raises(UsageError, match="not support complete"):
-        deck.plan("complete", "shop:actions")
     with pytest.raises(UsageError, match="not support edit"):
         deck.draft("ifdb", "bad")
     with pytest.raises(UsageError, match="no priority"):

@@ -46,6 +46,20 @@ def test_retry_failed_runs_no_task_whose_dependency_did_not_succeed(
     assert CALLS[-2:] == [("Breaks", 7), ("RecodeGame", 1)]
 
 
+def test_a_task_is_marked_as_succeeded_and_its_dependents_run(
+    site: ifdb.TaskQueue, url: str, work: Callable[..., Beside], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in the admin: the file was stored by hand."""
+    parent = Enqueue(Breaks, 7, name="P", retries=0)
+    waits = Enqueue(RecodeGame, 1, name="D", dependency=parent)
+    work()
+    wait_until(lambda: parent.fail and waits.fail)
+    run(url, capsys, "dead", "retry", "ifdb:actions", "--id", waits.id, "--yes")
+    assert "completed 1 job" in run(url, capsys, "jobs", "complete", "ifdb:actions", "--id", parent.id, "--yes")
+    wait_until(lambda: waits.success)
+    assert parent.success
+
+
 def test_a_task_may_be_run_without_its_dependency(
     site: ifdb.TaskQueue, url: str, work: Callable[..., Beside], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -218,6 +218,21 @@ local function cancel(j, state)
   return j, c
 end
 
+-- To `done` without a run: its dependents stop waiting.
+local function complete(j, state)
+  redis.call('ZREM', LISTS[state], unpack(j.ids))
+  local c = { waits = waits_of(j, state), line = add_events(j.ids, 'completed', event, column(ERROR, j.ids)) }
+  if state == 'dead' then
+    c.attempts = column(ATTEMPTS, j.ids)
+    c.groups = c.attempts and uncount_dead(c.attempts)
+    redis.call('HDEL', ATTEMPTS, unpack(j.ids))
+  end
+  redis.call('ZADD', DONE, unpack(each_score(j.ids, NOW)))
+  count('n:done', #j.ids)
+  end_jobs(j, 'done')
+  return j, c
+end
+
 local function run(j)
   redis.call('ZREM', DELAYED, unpack(j.ids))
   append_to_ready(j)
@@ -315,6 +330,7 @@ local verbs = {
   retry = { retry, set_of('dead') },
   discard = { discard },
   cancel = { cancel, LIVE },
+  complete = { complete, set_of('ready', 'delayed', 'blocked', 'dead') },
   run = { run, set_of('delayed') },
   reprioritise = { reprioritise, waiting },
   requeue = { requeue, set_of('running') },

@@ -197,6 +197,14 @@ function undo.cancel(kept, ids, scores)
   count('n:cancelled', -#ids)
 end
 
+function undo.complete(kept, ids, scores)
+  move_back(DONE, LISTS[slice.s], ids, scores)
+  if c.attempts then put(ATTEMPTS, ids, count_dead(ids, scores, pick(c.attempts, kept), c.groups or {})) end
+  remove_event(ids, c.line)
+  if LIVE[slice.s] then restore_live(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept)) end
+  count('n:done', -#ids)
+end
+
 function undo.run(_, ids, scores)
   move_back(READY, DELAYED, ids, scores)
 end
@@ -307,9 +315,13 @@ local function test_of()
     end
   end
   if verb == 'continued' then return test_continued end
-  local list = verb == 'cancel' and CANCELLED or DEAD
+  local list = verb == 'cancel' and CANCELLED or verb == 'complete' and DONE or DEAD
   local there, heads = still(list, placed), redis.call('HMGET', HEAD, unpack(c.ids))
-  return function(n, id) return there(n, id) or reason_not_live(id, heads[n], c.waits and c.waits[n]) end
+  return function(n, id)
+    local reason = there(n, id)
+    if reason or slice.s == 'dead' then return reason end
+    return reason_not_live(id, heads[n], c.waits and c.waits[n])
+  end
 end
 
 -- The columns with these rows only; values that hold for all rows stay.

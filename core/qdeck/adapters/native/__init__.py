@@ -21,6 +21,7 @@ VERBS: Final[Mapping[Verb, tuple[State, ...]]] = MappingProxyType(
         Verb.RETRY: (State.DEAD,),
         Verb.DISCARD: (*WAITING, State.DEAD, State.CANCELLED, State.DONE),
         Verb.CANCEL: (*WAITING, State.RUNNING),
+        Verb.COMPLETE: (*WAITING, State.DEAD),
         Verb.RUN: (State.DELAYED,),
         Verb.REPRIORITISE: WAITING,
         Verb.REQUEUE: (State.RUNNING,),
