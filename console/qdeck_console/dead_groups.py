@@ -205,6 +205,10 @@ class Triage:
         queue.cursor, queue.looked_at = page.cursor, queue.looked_at + page.scanned
         return page.cursor is None
 
+    def sort_anew(self) -> None:
+        """Let the next look put the groups in order: nobody reads them now."""
+        self._order = {}
+
     async def _result(self, queues: Sequence[_Queue], last_key_at: float) -> Triaged:
         await pause()
         groups = [group for queue in queues for group in queue.groups.groups]
@@ -221,7 +225,9 @@ class Triage:
             groups=tuple(groups),
             count=count,
             total=sum(queue.groups.total for queue in queues),
-            scanned=sum(queue.size if queue.found is not None else queue.looked_at for queue in queues),
+            scanned=sum(
+                queue.size if queue.found is not None else min(queue.looked_at, queue.size) for queue in queues
+            ),
             of=sum(queue.size for queue in queues),
             exact=all(queue.found is not None for queue in queues),
             unread=self._left_out + sum(bool(queue.groups.unread) for queue in queues),

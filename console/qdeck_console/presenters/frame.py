@@ -282,12 +282,14 @@ def tabs(all_tabs: Sequence[Tab], active: str, cells: int) -> Line:
     at last all but the active one's. Two cells between them at least: a count must not look like the next one's key.
     """
     some, all_ = range(len(all_tabs) - 1, len(all_tabs) // 2, -1), len(all_tabs)
-    ways = [(3, {}, all_), (2, {}, all_), *((2, _SHORT_NAMES, named) for named in (all_, *some))]
+    ways = [(3, {}, all_), (2, {}, all_), (2, _SHORT_NAMES, all_)]
+    ways += [(2, _SHORTEST_NAMES, named) for named in (all_, *some)]
     lines = [_tabs(all_tabs, active, cells, *way) for way in (ways if cells >= 80 else ())]
     return next((line for line in lines if fmt.length(line) <= cells), _tabs(all_tabs, active, cells, 2, {}, 0))
 
 
 _SHORT_NAMES: Final[Mapping[str, str]] = {"schedules": "Sched", "workers": "Work", "activity": "Act"}
+_SHORTEST_NAMES: Final[Mapping[str, str]] = {**_SHORT_NAMES, "queues": "Qs"}
 
 
 def _tabs(all_tabs: Sequence[Tab], active: str, cells: int, gap: int, names: Mapping[str, str], named: int) -> Line:

@@ -202,5 +202,5 @@ def range_words(part: ListPart, first: int, shown: int, of: int | None) -> str:
     if part.exact:
         beyond = f", the first {part.reach:,} are listed" if part.reach < part.total else ""
         return f"{rows} of {part.total:,}{beyond}"
-    scanned = f"{part.scanned:,} of ~{of:,} scanned" if of else f"{part.scanned:,} scanned"
+    scanned = f"{min(part.scanned, of):,} of ~{of:,} scanned" if of else f"{part.scanned:,} scanned"
     return f"{rows} of ≥ {part.total:,}, {scanned}"

@@ -65,7 +65,7 @@ class QueueView:
 
 
 def _span_label(span_s: float) -> str:
-    return f"{span_s / 60:.0f}m" if span_s >= 55 else f"{span_s:.0f}s"
+    return f"last {span_s / 60:.0f}m" if span_s >= 55 else f"last {span_s:.0f}s"
 
 
 def _count(head: str, cells: int, name: str, looks: Callable[[JudgedQueue, QueueView], str]) -> QueueColumn:

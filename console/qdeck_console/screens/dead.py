@@ -17,7 +17,7 @@ from qdeck_console.operations import OperationRequest
 from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.dead import Alike, ListedDead
 from qdeck_console.presenters.jobs import range_words
-from qdeck_console.presenters.line_parts import unread_words
+from qdeck_console.presenters.line_parts import name_parts, unread_words
 from qdeck_console.presenters.payload import shared_columns
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
@@ -25,6 +25,7 @@ from qdeck_console.screens.job_actions import why_not_act
 from qdeck_console.screens.job_list import JobListScreen
 from qdeck_console.screens.lists import lines_without_cursor
 from qdeck_console.screens.redrive import start as start_redrive
+from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.payload import Columns
     from qdeck_console.presenters.table import Table
+    from qdeck_console.screens.export import Export
 
 _CALM_S = 0.5
 _NONE = "no dead letters"
@@ -370,6 +372,15 @@ class DeadScreen(JobListScreen[ListedDead]):
         everything = self.everything()
         return ((), everything[0]) if everything is not None else (self.targets(), None)
 
+    def to_export(self) -> Export:
+        """Return all about the jobs, named by their group where it is one."""
+        everything = self.everything()
+        found = super().to_export()
+        if everything is None or not everything[0].queues or self.group is None:
+            return found
+        where = " ▸ ".join(name_parts(self.group.ref, naming=self.naming))
+        return replace(found, of=f"{safe_text(self.group.error_class, limit=60)} in {where}")
+
     def copied(self) -> tuple[str, str]:
         """Return what `y` copies: the filter of the group, or the id of the job."""
         if self.in_groups:
@@ -386,6 +397,11 @@ class DeadScreen(JobListScreen[ListedDead]):
             self.fetch()  # the jobs only: queues and groups need not be read for that
         else:
             self.console.now_on_screen(self)
+
+    def on_screen_suspend(self) -> None:
+        """Put the groups in order anew when the screen is opened again."""
+        if self._triage is not None and self not in self.console.screen_stack:
+            self._triage[1].sort_anew()
 
     def filter_changed(self) -> None:
         """Show what matches the filter."""

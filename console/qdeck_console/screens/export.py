@@ -81,11 +81,13 @@ class Export:
     count: int | None = None
     noun: str = "row"
     name: str = ""  # in that of the file; else that of the tab
+    of: str = ""  # what they are of, where not all that the screen lists is written
 
     @property
     def words(self) -> str:
         """How much it is about to be."""
-        return f"all matching {self.noun}s" if self.count is None else counted(self.count, self.noun)
+        words = f"all matching {self.noun}s" if self.count is None else counted(self.count, self.noun)
+        return f"{words} of {self.of}" if self.of else words
 
 
 def in_memory(values: Sequence[object]) -> Export:

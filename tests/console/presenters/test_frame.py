@@ -193,3 +193,10 @@ async def test_the_answers_of_a_dialog_are_in_sight_however_long_its_plan_is(url
         shown = await until(pilot, "more lines: enlarge the window")
         for told in ("Purge 30 entries", "number 0", "number 29", "Type prod-eu", "Apply 30", "type the name", "esc"):
             assert told in shown, told
+
+
+def test_the_last_tab_has_its_name_at_80_columns() -> None:
+    some = [Tab(one.id, one.name, one.number, {"stuck": 6, "dead": 77}.get(one.id, 0)) for one in ALL]
+    shown = words(frame.tabs(some, "queues", 80))
+    assert shown.rstrip().endswith("9 Act")
+    assert len(shown.rstrip()) <= 80

@@ -267,3 +267,26 @@ async def test_jobs_of_a_group_start_with_the_newest_whatever_their_key(url: str
     failed_task(raw, "Lost", None)
     async with console(url, "4", adapters=("ifdb",)) as pilot:
         await until(pilot, "their times are not stored")
+
+
+async def test_it_opens_in_order_and_not_in_that_of_the_last_visit(url: str) -> None:
+    bury(url, HOOKS, [{"class": "KeyError", "message": "x"}] * 3)
+    bury(url, MAIL, [{"class": "Timeout", "message": "y"}] * 2)
+    async with console(url, "4") as pilot:
+        await until(
+            pilot, lambda: [group.error_class for group in screen(pilot).whole.triaged.groups][:1] == ["KeyError"]
+        )
+        await pilot.press("1")
+        bury(url, MAIL, [{"class": "Timeout", "message": "y"}] * 4)
+        await until(pilot, "4 Dead 9")
+        await pilot.press("4")
+        await until(pilot, lambda: [group.count for group in screen(pilot).whole.triaged.groups] == [6, 3])
+
+
+async def test_an_export_of_a_group_says_so(url: str) -> None:
+    fill(url)
+    async with console(url, "4") as pilot:
+        await until(pilot, "1–6 of 6")
+        await pilot.press("w")
+        shown = await until(pilot, "to a file")
+        assert "all matching dead letters of ConnectionError in" in shown
