@@ -164,9 +164,9 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
     if totals.dependents and plan.verb.value in ("cancel", "discard", "bury"):
         write_dependents(totals.dependents)
     if totals.waiting_again:
-        does = "run without it" if plan.head.ignore_dependencies else "wait until it has succeeded"
+        does = "ready without it" if plan.head.ignore_dependencies else "blocked until it has succeeded"
         hint = "" if plan.head.ignore_dependencies else "; --ignore-dependencies runs them now"
-        line(f"{totals.waiting_again:,} of them died with a dependency and {does}{hint}")
+        line(f"{totals.waiting_again:,} of them died with a dependency: {does}{hint}")
     if totals.unique_held:
         line(f"{totals.unique_held:,} of them will be skipped: another job has their unique name")
     if totals.failure_handlers:

@@ -30,21 +30,27 @@ _DEFAULT_MINUTES: Final = 2000
 def records(queue: str, ids: Sequence[str]) -> Program[list[dict[str, Any] | None]]:
     """Return these tasks as records; None for one that is gone or cannot be read."""
     scores: list[Command] = [(b"ZMSCORE", keys.key(queue, state), *ids) for state in _STATES]
-    parts: list[Command] = [(b"HMGET", keys.key(queue, part), *ids) for part in ("head", "body", "attempts", "log")]
+    parts: list[Command] = [
+        (b"HMGET", keys.key(queue, part), *ids) for part in ("head", "body", "attempts", "log", "error")
+    ]
     parts.append((b"HMGET", keys.key(queue, "after"), *(f"<{job_id}" for job_id in ids)))
     found = yield scores + parts
-    places, (heads, bodies, attempts, logs, waits) = found[: len(_STATES)], found[len(_STATES) :]
+    places, (heads, bodies, attempts, logs, errors, waits) = found[: len(_STATES)], found[len(_STATES) :]
     made = []
     for at, job_id in enumerate(ids):
         state = next(((name, row[at]) for name, row in zip(_STATES, places, strict=True) if row[at] is not None), None)
-        values = (heads[at], bodies[at], attempts[at], logs[at], waits[at])
+        values = (heads[at], bodies[at], attempts[at], logs[at], waits[at], errors[at])
         made.append(None if state is None or heads[at] is None else _record(job_id, state, values))
     return made
 
 
 def _record(job_id: str, place: tuple[str, bytes], values: tuple[bytes | None, ...]) -> dict[str, Any] | None:
-    head_raw, body, attempts, log, waits = values
+    head_raw, body, attempts, log, waits, error = values
     state, score = place
+    dependency = None if waits is None else waits.decode().split(" ")[0].partition("@")[0]
+    events = codec.read_events(error)
+    if state == "dead" and events and events[-1].kind == "dependency":  # there it waits
+        state, dependency = "blocked", str(events[-1].data.get("on", "")).partition("@")[0]
     try:
         head = codec.read_head(head_raw or b"")
         args, kwargs = codec.decode_call(body or b"[[],{}]")
@@ -57,7 +63,7 @@ def _record(job_id: str, place: tuple[str, bytes], values: tuple[bytes | None, .
         "retries_left": max(0 if state == "dead" else 1, head.retries + 1 - failed),
         "retry_minutes": _minutes(head.backoff), "cron": None, "enqueue_time": _iso(head.enqueued_ms),
         "scheduled_time": _iso(float(score)) if state == "delayed" else None,
-        "dependency": None if waits is None else waits.decode().split(" ")[0].partition("@")[0],
+        "dependency": dependency,
         "pending": state in PENDING, "success": state == "done", "fail": state in ("dead", "cancelled"),
         "log": (log or b"").decode("utf-8", "replace"), "finish_time": None if ended_ms is None else _iso(ended_ms),
     }  # fmt: skip

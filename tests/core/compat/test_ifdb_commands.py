@@ -128,9 +128,10 @@ def test_a_rollback_puts_the_tasks_under_the_keys_of_the_plan(
 ) -> None:
     """Run by the page's own worker, they run in order, once, with the runs that they have left."""
     failed = Enqueue(Breaks, 9, name="failed", retries=0)
+    after_failed = Enqueue(RecodeGame, 9, dependency=failed)
     worker = work()
     with Reader(url) as reader:
-        wait_until(lambda: failed.fail and reader.workers())
+        wait_until(lambda: after_failed.fail and reader.workers())
     assert roll_back([]) == 2
     assert "Stop the workers first" in capsys.readouterr().out
     worker.end()
@@ -141,17 +142,18 @@ def test_a_rollback_puts_the_tasks_under_the_keys_of_the_plan(
     Enqueue(FetchFeeds, name="FetchFeeds", cron="*/30 * * * *", priority=75)
     capsys.readouterr()
     assert roll_back(["--dry-run"]) == 0
-    assert capsys.readouterr().out == "would move 6 tasks and 1 recurring task to ifdb:task_data\n"
+    assert capsys.readouterr().out == "would move 7 tasks and 1 recurring task to ifdb:task_data\n"
     assert raw.exists("ifdb:task_data") == 0
     assert roll_back([]) == 0
-    assert raw.zcard("ifdb:task_queue") == 6
+    assert raw.zcard("ifdb:task_queue") == 7
     tasks = {key.decode(): json.loads(text) for key, text in raw.hgetall("ifdb:task_data").items()}
-    assert len(tasks) == 7
+    assert len(tasks) == 8
     one = tasks[first]
     assert (one["module"], one["function"], one["args"]) == ("core.compat.site_tasks", "CloneFile", [1])
     assert (one["name"], one["retries_left"], one["retry_minutes"]) == ("CloneUrl(1)", 4, 2000)
     assert (one["onfail_module"], one["onfail_function"]) == ("core.compat.site_tasks", "MarkBroken")
     assert tasks[failed]["fail"]
+    assert (tasks[after_failed]["dependency"], tasks[after_failed]["pending"]) == (failed, True)
     [cron] = [task for task in tasks.values() if task["cron"]]
     assert (cron["name"], cron["cron"], cron["priority"]) == ("FetchFeeds", "*/30 * * * *", 75)
     page = IfdbWriter(raw)

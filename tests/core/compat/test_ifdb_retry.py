@@ -32,7 +32,7 @@ def test_retry_failed_runs_no_task_whose_dependency_did_not_succeed(
     work()
     wait_until(lambda: parent.fail and waits.fail)
     plan = run(url, capsys, "dead", "retry", "ifdb:actions", "--dry-run")
-    assert "1 of them died with a dependency and wait until it has succeeded; --ignore-dependencies runs" in plan
+    assert "1 of them died with a dependency: blocked until it has succeeded; --ignore-dependencies runs" in plan
     for _ in range(2):
         run(url, capsys, "dead", "retry", "ifdb:actions", "--yes")
         wait_until(lambda: parent.fail and waits.fail)
@@ -68,7 +68,7 @@ def test_a_task_may_be_run_without_its_dependency(
     work()
     wait_until(lambda: parent.fail and waits.fail)
     words = ("dead", "retry", "ifdb:actions", "--id", waits.id, "--ignore-dependencies")
-    assert "1 of them died with a dependency and run without it" in run(url, capsys, *words, "--dry-run")
+    assert "1 of them died with a dependency: ready without it" in run(url, capsys, *words, "--dry-run")
     planned = json.loads(run(url, capsys, *words, "--dry-run", "--json"))
     assert (planned["ignore_dependencies"], planned["totals"]["waiting_again"]) == (True, 1)
     run(url, capsys, *words, "--yes")
