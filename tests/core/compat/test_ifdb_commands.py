@@ -165,7 +165,7 @@ def test_a_rollback_puts_the_tasks_under_the_keys_of_the_plan(
         assert [
             (row.adapter, row.name) for row in reader.snapshot().queues if row.ready or row.delayed or row.dead
         ] == [("ifdb", "ifdb")]
-        assert reader.schedules() == []
+        assert [(row.adapter, row.name) for row in reader.schedules()] == [("ifdb", "FetchFeeds")]
     assert "qdeck undo" in capsys.readouterr().out
 
 
