@@ -90,7 +90,7 @@ class CountedGroup(NamedTuple):
     text: str
 
 
-class DeadLetterRecord(Record, Protocol):
+class _DeadLetter(Record, Protocol):
     """The part of a dead letter that a group needs."""
 
     @property
@@ -113,7 +113,7 @@ class Gathering:
         self.total = 0
         self.unread: list[str] = []
 
-    def add(self, row: DeadLetterRecord) -> None:
+    def add(self, row: _DeadLetter) -> None:
         """Count one dead letter."""
         at, error = row.since_ms or 0, row.error or "unknown"
         key = self._key((*signature_of(row), QueueRef(row.adapter, row.queue)))
@@ -127,7 +127,7 @@ class Gathering:
         if 0 <= ago < TREND:
             self._trends.setdefault(key, [0] * TREND)[TREND - 1 - ago] += 1
 
-    def put(self, group: CountedGroup, queue: QueueRef, row: DeadLetterRecord | None, trend: list[int] | None) -> None:
+    def put(self, group: CountedGroup, queue: QueueRef, row: _DeadLetter | None, trend: list[int] | None) -> None:
         """Add a group that the queue has counted; `row` is its sample, if it still exists."""
         if row is not None and signature_of(row) != (group.error, group.text):
             row = None  # it was retried, and died of something else
@@ -168,7 +168,7 @@ class Gathering:
         )
 
 
-def signature_of(row: DeadLetterRecord) -> tuple[str, str]:
+def signature_of(row: _DeadLetter) -> tuple[str, str]:
     """Return the error class of a dead letter and the shape of its message."""
     error = row.error or "unknown"
     return error, payload.mask_text(pattern_of(error, row.message))
