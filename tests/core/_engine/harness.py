@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from core._engine.picture import STATES, Picture, check_rules, take_picture
-from qdeck._engine import codec, keys, programs, transitions
+from qdeck._engine import batch_transitions, codec, keys, programs, transitions
+from qdeck._engine.job_ids import new_id
 from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from qdeck._engine.batch_transitions import SliceResult
     from qdeck._engine.transitions import ClaimedJob, EnqueueResult, HeartbeatReply, PollReply, ReapReply, Transition
     from qdeck.admin import NewJob, Program
 
@@ -142,6 +144,23 @@ class Rig:
     def change(self, verb: str, *job_ids: str, seen: str = "", queue: str = "", **options: Any) -> list[str]:
         pairs = [(job_id, seen) for job_id in job_ids]
         return self.call(transitions.change_jobs(queue or self.queue, verb, pairs, now=self.now, **options))
+
+    def slice(self, verb: str, state: str, *entries: tuple[str, str], **options: Any) -> Transition[SliceResult]:
+        """A slice of a plan, of jobs with their versions."""
+        known: dict[str, Any] = {
+            "queue": self.queue,
+            "batch": new_id(),
+            "offset": 0,
+            "event": b"{}",
+            "now": self.now,
+        } | options
+        return batch_transitions.apply_slice(known.pop("queue"), verb, state, entries, **known)
+
+    def act(self, verb: str, state: str, *job_ids: str, queue: str = "", **options: Any) -> SliceResult:
+        """Acts on these jobs as a plan does, as they are now."""
+        where = queue or self.queue
+        entries = [(job_id, f"{self.raw.zscore(keys.key(where, state), job_id) or 0:.0f}") for job_id in job_ids]
+        return self.call(self.slice(verb, state, *entries, queue=where, **options))
 
     def configure(self, **settings: str) -> None:
         self.call(transitions.configure(self.queue, settings))

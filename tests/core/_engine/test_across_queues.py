@@ -8,7 +8,6 @@ import pytest
 
 from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
-from core._engine.test_removed import act
 from qdeck import UnknownDependency
 from qdeck._engine import keys, programs, transitions
 from qdeck._redis.commands import Request
@@ -61,7 +60,7 @@ def bring_to_outbox(rig: Rig, kind: str) -> None:
         rig.bury(rig.claim_one())
     else:
         rig.add("a")
-        act(rig, "move", "ready", "a", extra=OTHER)
+        rig.act("move", "ready", "a", extra=OTHER)
 
 
 @pytest.mark.parametrize("kind", ["job", "accept"])
@@ -160,7 +159,7 @@ def test_a_producer_that_dies_and_a_parent_that_is_moved(loose_rig: Rig) -> None
     rig.add("parent")
     enqueue_child(rig, dies=True)
     rig.queues.add("shop:third:actions")
-    acted = act(rig, "move", "ready", "parent", extra="shop:third:actions")
+    acted = rig.act("move", "ready", "parent", extra="shop:third:actions")
     assert acted.skipped == [(0, "others_wait", "")]
     rig.deliver(OTHER)
     assert rig.state("child", OTHER) == "blocked"

@@ -9,7 +9,6 @@ import pytest
 
 from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
-from core._engine.test_removed import act
 from qdeck._engine import batch_transitions, keys, programs, transitions
 from qdeck._engine.codec import BAND
 from qdeck._errors import QdeckError
@@ -34,7 +33,7 @@ def test_undo_leaves_a_job_that_ran_since_and_waits_again(rig: Rig, verb: str) -
         die(rig, "a")
     else:
         rig.add("a", delay_ms=10**6)
-    act(rig, verb, "dead" if verb == "retry" else "delayed", "a", batch="b")
+    rig.act(verb, "dead" if verb == "retry" else "delayed", "a", batch="b")
     rig.tick(10)
     rig.end(rig.claim_one(), "crashed")
     assert rig.state("a") == "ready"
@@ -46,7 +45,7 @@ def test_undo_leaves_a_job_that_ran_since_and_waits_again(rig: Rig, verb: str) -
 def test_undo_of_a_discard_leaves_a_new_job_of_the_same_id(rig: Rig, left: str) -> None:
     rig.configure(done_max="0" if left == "its id" else "9")
     die(rig, "a")
-    act(rig, "discard", "dead", "a", batch="b")
+    rig.act("discard", "dead", "a", batch="b")
     rig.tick(RESEND_MS)
     rig.add("a")
     rig.work("a")
@@ -56,7 +55,7 @@ def test_undo_of_a_discard_leaves_a_new_job_of_the_same_id(rig: Rig, left: str) 
 
 def test_undo_of_a_retry_leaves_a_name_that_another_job_holds(rig: Rig) -> None:
     die(rig, "a", unique="name")
-    act(rig, "retry", "dead", "a", batch="b")
+    rig.act("retry", "dead", "a", batch="b")
     rig.add("b")
     uniq = keys.key(rig.queue, "unique")
     rig.raw.hset(uniq, "name", "b")  # by hand: a name has one holder
@@ -68,7 +67,7 @@ def test_undo_of_a_retry_leaves_a_name_that_another_job_holds(rig: Rig) -> None:
 @pytest.mark.parametrize("spoiled", [{"t": "soon"}, {"t": None}, {"t": 5}, {"n": "one"}, {"n": None}], ids=str)
 def test_a_slice_that_cannot_be_read_is_refused_and_nothing_is_undone(rig: Rig, spoiled: dict[str, Any]) -> None:
     die(rig, "a")
-    act(rig, "retry", "dead", "a", batch="b")
+    rig.act("retry", "dead", "a", batch="b")
     kept = keys.undo_key(rig.queue, "b")
     offset = rig.raw.hget(kept, "#1") or b""
     slice_ = msgspec.msgpack.decode(rig.raw.hget(kept, offset))  # type: ignore[arg-type] # bytes: this client decodes nothing
@@ -81,7 +80,7 @@ def test_a_slice_that_cannot_be_read_is_refused_and_nothing_is_undone(rig: Rig, 
 
 def test_undo_of_a_retry_frees_the_name(rig: Rig) -> None:
     die(rig, "a", unique="name")
-    act(rig, "retry", "dead", "a", batch="b")
+    rig.act("retry", "dead", "a", batch="b")
     assert undo(rig).restored == 1
     assert rig.add("b", unique="name") == "b"
 
@@ -185,7 +184,7 @@ def test_dependents_of_a_parent_that_lives_again_are_not_released(rig: Rig) -> N
     rig.add("parent", priority=0)
     for at in range(0, 300, 100):
         rig.enqueue(*(rig.job(f"c{n:03d}", after=["parent"]) for n in range(at, at + 100)))
-    act(rig, "bury", "ready", "parent", batch="b")
+    rig.act("bury", "ready", "parent", batch="b")
     died = rig.sizes()["dead"] - 1
     assert 0 < died < 300
     assert [entry["k"] for entry in rig.picture().outbox] == [b"release"]
@@ -241,7 +240,7 @@ def died_with(rig: Rig, *parents: str) -> None:
 
 
 def retry(rig: Rig, job_id: str, batch: str = "b", extra: str = "") -> None:
-    assert act(rig, "retry", "dead", job_id, batch=batch, extra=extra).skipped == []
+    assert rig.act("retry", "dead", job_id, batch=batch, extra=extra).skipped == []
 
 
 def test_a_retried_dependent_waits_until_its_parent_has_succeeded(rig: Rig) -> None:
@@ -279,7 +278,7 @@ def test_a_retried_dependent_waits_for_its_other_parents_as_well(rig: Rig) -> No
 def test_a_dependent_waits_for_a_parent_that_is_retried_with_it(rig: Rig) -> None:
     died_with(rig, "parent")
     before = rig.picture()
-    assert act(rig, "retry", "dead", "parent", "kid", batch="b").skipped == []
+    assert rig.act("retry", "dead", "parent", "kid", batch="b").skipped == []
     assert (rig.state("parent"), rig.state("kid")) == ("ready", "blocked")
     assert undo(rig).restored == 2
     assert rig.picture() == before
@@ -296,7 +295,7 @@ def test_a_retried_dependent_does_not_wait_for_a_parent_that_is_removed(rig: Rig
     died_with(rig, "parent")
     retry(rig, "kid")
     if way == "discard":
-        act(rig, "discard", "dead", "parent", batch="c")
+        rig.act("discard", "dead", "parent", batch="c")
     else:
         rig.configure(dead_ttl="1")
         rig.tick(10)

@@ -9,7 +9,6 @@ import pytest
 
 from core._engine.harness import LEASE_MS, OTHER
 from core._engine.model_jobs import RESEND_MS
-from core._engine.test_removed import act
 from qdeck._engine import batch_transitions, keys, transitions
 from qdeck._engine.codec import BAND
 
@@ -48,8 +47,8 @@ def test_undo_tells_of_all_calls_however_often_it_is_asked(rig: Rig) -> None:
     rig.add("parent", priority=0)
     for job_id in ("later", "never"):
         rig.add(job_id, after=["parent"])
-    act(rig, "discard", "blocked", "later", "never", batch="b")
-    act(rig, "discard", "ready", "parent", batch="p")
+    rig.act("discard", "blocked", "later", "never", batch="b")
+    rig.act("discard", "ready", "parent", batch="p")
     rig.tick(RESEND_MS)
     rig.add("never")
     reasons = [("later", "parent_ended", ""), ("never", "already_there", "")]
@@ -79,7 +78,7 @@ def test_dependents_in_other_queues_are_told_some_at_a_time(rig: Rig) -> None:
 
 def test_undo_wakes_a_worker_for_one_job(rig: Rig) -> None:
     rig.add("a")
-    act(rig, "discard", "ready", "a", batch="b")
+    rig.act("discard", "ready", "a", batch="b")
     assert rig.rings()
     rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now))
     assert rig.rings()
@@ -99,7 +98,7 @@ def test_an_act_wakes_a_worker_for_one_job(rig: Rig) -> None:
     rig.add("a")
     rig.bury(rig.claim_one())
     rig.rings()
-    act(rig, "retry", "dead", "a")
+    rig.act("retry", "dead", "a")
     assert rig.rings()
 
 
@@ -107,7 +106,7 @@ def test_a_name_that_need_not_be_unique_stops_no_retry(rig: Rig) -> None:
     rig.enqueue(*(rig.job(i, name="name") for i in ("a", "b")))
     for job in rig.claim(2):
         rig.bury(job)
-    assert act(rig, "retry", "dead", "a", "b").skipped == []
+    assert rig.act("retry", "dead", "a", "b").skipped == []
     assert rig.picture().hashes["unique"] == {}
 
 
@@ -124,7 +123,7 @@ def test_what_undo_keeps_in_another_queue_expires(rig: Rig) -> None:
     rig.add("parent")
     rig.add("child", queue=OTHER, after=[f"parent@{rig.queue}"])
     rig.deliver(OTHER)
-    act(rig, "bury", "ready", "parent", batch="b")
+    rig.act("bury", "ready", "parent", batch="b")
     rig.deliver()
     assert rig.state("child", OTHER) == "dead"
     assert 0 < rig.raw.pttl(keys.undo_key(OTHER, "b")) <= batch_transitions.UNDO_TTL_MS

@@ -9,24 +9,10 @@ import pytest
 from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
 from qdeck._engine import batch_transitions, keys, programs
-from qdeck._engine.job_ids import new_id
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
-    from qdeck._engine.batch_transitions import SliceResult
     from qdeck.admin import NewJob
-
-
-def act(
-    rig: Rig, verb: str, state: str, *job_ids: str, batch: str = "", queue: str = "", extra: str = ""
-) -> SliceResult:
-    """Acts on these jobs as a plan does."""
-    key = keys.key(queue or rig.queue, state)
-    seen = [(job_id, str(int(rig.raw.zscore(key, job_id) or 0))) for job_id in job_ids]
-    op = batch_transitions.apply_slice(
-        queue or rig.queue, verb, state, seen, batch=batch or new_id(), offset=0, event=b"{}", extra=extra, now=rig.now
-    )  # fmt: skip
-    return rig.call(op)
 
 
 def bring(rig: Rig, job: NewJob, state: str) -> None:
@@ -50,7 +36,7 @@ def test_after_a_discard(rig: Rig, state: str, linked: bool) -> None:
     job = rig.job("a", delay_ms=50 if state == "delayed" else None, due_ms=rig.now if linked else None)
     bring(rig, job, state)
     rig.tick(100)
-    assert act(rig, "discard", state, "a").skipped == []
+    assert rig.act("discard", state, "a").skipped == []
     assert rig.state("a") == "gone"
     rig.tick(RESEND_MS - 1)
     assert not is_made(rig, job)
@@ -83,7 +69,7 @@ def test_after_a_move(loose_rig: Rig) -> None:
     rig = loose_rig  # a job that was moved away is not counted as gone
     job = rig.job("a")
     bring(rig, job, "ready")
-    act(rig, "move", "ready", "a", extra=OTHER)
+    rig.act("move", "ready", "a", extra=OTHER)
     assert not is_made(rig, job), "on its way"
     rig.queues.add(OTHER)
     rig.deliver()
@@ -99,10 +85,10 @@ def test_a_move_there_and_back_within_the_time(loose_rig: Rig) -> None:
     bring(rig, job, "ready")
     rig.queues.add(OTHER)
     for _ in range(3):
-        act(rig, "move", "ready", "a", extra=OTHER)
+        rig.act("move", "ready", "a", extra=OTHER)
         rig.deliver()
         assert rig.state("a", OTHER) == "ready"
-        act(rig, "move", "ready", "a", queue=OTHER, extra=rig.queue)
+        rig.act("move", "ready", "a", queue=OTHER, extra=rig.queue)
         rig.deliver(OTHER)
         assert rig.state("a") == "ready"
     assert not is_made(rig, job)
@@ -114,7 +100,7 @@ def test_a_move_there_and_back_within_the_time(loose_rig: Rig) -> None:
 def test_undo_of_a_discard_takes_the_id_off_the_list(rig: Rig) -> None:
     job = rig.job("a")
     bring(rig, job, "dead")
-    act(rig, "discard", "dead", "a", batch="b")
+    rig.act("discard", "dead", "a", batch="b")
     assert rig.picture().zsets["removed"] == [("a", float(rig.now))]
     assert rig.call(batch_transitions.undo_slice(rig.queue, "b", 1, rig.now)).restored == 1
     assert rig.state("a") == "dead"
@@ -126,7 +112,7 @@ def test_ids_of_old_jobs_take_no_memory(rig: Rig) -> None:
     """For a job that was made long ago no call is sent again: a purge of a million keeps no id of them."""
     ids = [one.id for one in rig.enqueue(*(rig.job() for _ in range(100)))]
     rig.tick(RESEND_MS + 1)
-    act(rig, "discard", "ready", *ids)
+    rig.act("discard", "ready", *ids)
     assert rig.picture().zsets["removed"] == []
     assert rig.total("discarded") == 100
 
@@ -136,7 +122,7 @@ def test_ids_are_dropped_when_the_time_is_over(rig: Rig) -> None:
         rig.raw.zadd(keys.key(rig.queue, "removed"), {f"old{n}": rig.now - RESEND_MS})
     rig.raw.zadd(keys.key(rig.queue, "removed"), {"new": rig.now - RESEND_MS + 1})
     rig.add("a")
-    act(rig, "discard", "ready", "a")
+    rig.act("discard", "ready", "a")
     assert len(rig.picture().zsets["removed"]) == 450 - 201 + 2, "some by each discard"
     assert rig.trim() == 200
     assert rig.trim() == 49

@@ -87,25 +87,16 @@ class NativeWorld:
         self._apply("move", "ready", "moving", batch="moved", extra=OTHER)
         rig.tick(5)
 
-    def _apply(self, verb: str, state: str, job_id: str, *, batch: str, extra: str = "") -> None:
-        picture = self.rig.picture()
-        version = f"{dict(picture.zsets[state])[job_id]:.0f}"
-        acted = self.rig.call(self._slice(verb, state, (job_id, version), batch=batch, extra=extra))
-        assert acted.skipped == []
-
-    def _slice(
-        self, verb: str, state: str, entry: tuple[str, str], *, batch: str, extra: str = ""
-    ) -> transitions.Transition[Any]:
-        return batch_transitions.apply_slice(
-            QUEUE, verb, state, [entry], batch=batch, offset=0, event=EVENT, extra=extra, now=self.rig.now
-        )
+    def _apply(self, verb: str, state: str, job_id: str, **options: Any) -> None:
+        assert self.rig.act(verb, state, job_id, event=EVENT, **options).skipped == []
 
     # steps
 
     def act(self, verb: str, state: str, job_id: str, extra: str = "") -> Program[Any]:
         """Apply a verb to a job as the world has it."""
         version = self.running.token if state == "running" else self.versions[job_id]
-        return programs.call(self._slice(verb, state, (job_id, version), batch=f"{verb} {job_id}", extra=extra))
+        entry = job_id, version
+        return programs.call(self.rig.slice(verb, state, entry, batch=f"{verb} {job_id}", extra=extra, event=EVENT))
 
     def act_and_undo(self, verb: str, state: str, job_id: str, extra: str = "") -> Program[Any]:
         """Apply a verb to a job, then undo that, and what it did to dependents."""
