@@ -10,9 +10,9 @@ import pytest
 
 from chaos.jobs import QUEUE, make_app
 from chaos.ledger import read_notes
+from qdeck import ServerUnreachable
 from qdeck._engine import keys, programs, transitions
 from qdeck._engine.scripts import load
-from qdeck._errors import ServerUnreachable
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
 from qdeck._worker.blocking_wait import BlockingWait, WakeUps
 from support.proxy import Side, Then

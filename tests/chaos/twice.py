@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from qdeck._redis.commands import Request
+    from qdeck.adapters import Request
 
 SHARE = 3
 

@@ -9,8 +9,7 @@ import pytest
 from core._operations.yard import QUEUE, Yard
 from qdeck._engine import keys
 from qdeck._operations import batches
-from qdeck._server.queue_settings import actor
-from qdeck.admin import Tally, Writer
+from qdeck.admin import Tally, Writer, actor
 from support.temporary import age
 from support.terminals import terminals
 

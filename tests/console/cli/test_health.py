@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._formatting import iso
 from qdeck._server import finding_times
-from qdeck.admin import Writer
+from qdeck.admin import Writer, iso
 from support.commands import write_trusted
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from rich.cells import cell_len
 from textual.widgets import Input
 
 from qdeck import InvalidFilter
-from qdeck._filter.errors import explain
-from qdeck.admin import parse
+from qdeck.admin import explain, parse
 from support.screens import app_of, console, lines, until
 
 if TYPE_CHECKING:

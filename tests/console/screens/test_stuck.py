@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qdeck._engine import transitions
-from qdeck._filter import parse
-from qdeck.admin import Writer
+from qdeck.admin import Writer, parse
 from qdeck_console.screens import stuck
 from qdeck_console.screens.stuck import StuckScreen
 from support.documents import HOUR_S, ago, machine, pool, ruby

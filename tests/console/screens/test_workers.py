@@ -21,7 +21,7 @@ from support.screens import MAIL, SEARCH, app_of, console, lines, run, text, unt
 if TYPE_CHECKING:
     import redis
 
-    from qdeck._redis.commands import Program
+    from qdeck.adapters import Program
 
 
 def tell(url: str, worker: str, **said: object) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from qdeck._agent.metrics import expose
-from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import Endpoint, SyncClient
+from qdeck.adapters import Unreadable, UnreadableCode
 from qdeck.admin import QueueRow, Reader, ServerInfo, Snapshot, Status, Totals
 from support.agents import QUEUE, bury, claim, make_jobs, running
 from support.documents import HOUR_S, ago, machine, machine_letter, pool, ruby

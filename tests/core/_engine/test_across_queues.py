@@ -10,8 +10,8 @@ from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
 from qdeck import UnknownDependency
 from qdeck._engine import keys, programs, transitions
-from qdeck._redis.commands import Request
 from qdeck._redis.errors import Late
+from qdeck.adapters import Request
 from support.programs import answer, feed, go_on, once, words_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 
 from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
+from qdeck import QdeckError
 from qdeck._engine import batch_transitions, keys, programs, transitions
 from qdeck._engine.codec import BAND
-from qdeck._errors import QdeckError
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig

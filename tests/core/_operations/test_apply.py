@@ -13,11 +13,10 @@ import pytest
 from core._operations.yard import OTHER, QUEUE, Yard, now_ms
 from qdeck import InvalidFilter, InvalidOption, NotAllowed, UsageError
 from qdeck._engine import batch_transitions, programs
-from qdeck._model.reasons import Stop, StopCode
 from qdeck._operations import batches
 from qdeck._operations.applying import NOTE_EVERY
 from qdeck.adapters.native.applying import SliceSize
-from qdeck.admin import AsyncWriter, Plan, Verb, Writer, load_plan
+from qdeck.admin import AsyncWriter, Plan, Stop, StopCode, Verb, Writer, load_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

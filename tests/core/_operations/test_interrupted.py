@@ -15,8 +15,7 @@ from qdeck import QdeckError, UsageError
 from qdeck._engine import keys
 from qdeck._operations import batches
 from qdeck._server import queue_details
-from qdeck._server.queue_settings import actor
-from qdeck.admin import Code, Writer, load_plan
+from qdeck.admin import Code, Writer, actor, load_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from core._operations.yard import QUEUE, Yard
-from qdeck._model.reasons import Stop, StopCode
 from qdeck._operations import redrive
-from qdeck.admin import Outcomes
+from qdeck.admin import Outcomes, Stop, StopCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from core._operations.yard import Yard
-from qdeck._model.reasons import Stop, StopCode
-from qdeck.admin import Writer
+from qdeck.admin import Stop, StopCode, Writer
 from support.proxy import Side
 
 if TYPE_CHECKING:

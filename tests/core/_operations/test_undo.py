@@ -9,7 +9,7 @@ import pytest
 from core._operations.yard import OTHER, QUEUE, Yard
 from qdeck import UsageError
 from qdeck._engine import batch_transitions, keys, programs, transitions
-from qdeck._model.reasons import SkipCode
+from qdeck.admin import SkipCode
 
 if TYPE_CHECKING:
     from typing import Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from qdeck._errors import QdeckError
+from qdeck import QdeckError
 from qdeck.adapters.native import orphans
 from qdeck.adapters.native.orphans import PARTS
 from qdeck.admin import Limits, PurgeRule

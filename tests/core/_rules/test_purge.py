@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from qdeck import InvalidOption, NotAllowed
 from qdeck._engine.codec import BAND
-from qdeck._filter import parse
 from qdeck._settings import read_text
 from qdeck.adapters.native import purge as purge_rules
 from qdeck.adapters.plans import Search
-from qdeck.admin import PURGE_RULES, Limits, PurgeRule, Settings, State, Writer, duration, purge_verb, read_rules
+from qdeck.admin import PURGE_RULES, Limits, PurgeRule, Settings, State, Writer, duration, parse, purge_verb, read_rules
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._redis.commands import Program
+    from qdeck.adapters import Program
 
 QUEUE = "demo:mail:actions"
 

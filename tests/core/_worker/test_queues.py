@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._redis.commands import Request
+    from qdeck.adapters import Request
     from support.beside import Beside
 
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck import UsageError
-from qdeck._model.reasons import Stop, StopCode
 from qdeck._operations import redrive
 from qdeck._operations.planfile import plans_dir
 from qdeck.adapters.lists.adapter import Lists
-from qdeck.admin import Outcomes, Writer
+from qdeck.admin import Outcomes, Stop, StopCode, Writer
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:

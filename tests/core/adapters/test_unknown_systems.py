@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck._adapter_names import ADAPTERS
-from qdeck.admin import Code, Reader, Status, Writer
+from qdeck.admin import ADAPTERS, Code, Reader, Status, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

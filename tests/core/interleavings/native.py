@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from core.interleavings.orders import Choose, Played, Where
     from qdeck._engine.transitions import ClaimedJob
-    from qdeck._redis.commands import Program
+    from qdeck.adapters import Program
 
 EVENT: Final = b'{"class":"Boom","message":"no"}'
 

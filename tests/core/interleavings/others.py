@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import redis
 
     from core.interleavings.orders import Choose, Played, Where
-    from qdeck._redis.commands import Program, Request
+    from qdeck.adapters import Program, Request
     from qdeck.admin import JobRecord
 
 VERBS: Final = ("retry", "discard", "cancel", "run", "bury", "requeue")

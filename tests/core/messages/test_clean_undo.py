@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._model.reasons import SkipCode
-from qdeck.admin import Writer
+from qdeck.admin import SkipCode, Writer
 from qdeck.messages import DomainQueueManager, TaskCleaning
 from qdeck.messages import _cleaning_batch as cleaned
 from qdeck.messages import _registry as registry
