@@ -20,7 +20,7 @@ from qdeck._redis.url_options import OF_SENTINEL, InvalidUrl, check, connection_
 
 _HINT: Final = (
     "Write redis://[user:password@]host:port[/db], rediss://… for TLS, unix:///path, "
-    "redis+sentinel://host,host/service[/db] or redis+cluster://host,host."
+    "redis+sentinel://host,host/service[/db] or redis+cluster://host,host"
 )
 _PORTS: Final = {"sentinel": 26379, "cluster": 6379}
 _SCHEMES: Final = {"unix"} | {f"{base}{many}" for base in ("redis", "rediss") for many in ("", "+sentinel", "+cluster")}
