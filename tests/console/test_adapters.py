@@ -223,7 +223,7 @@ async def test_dead_letters_go_back_watched_until_it_is_stopped(url: str, raw: r
         await pilot.press(*("j" * (adapter == "scheduler")), "R")  # its first group cannot be retried
         await until(pilot, "rate  5/s")
         await pilot.press("enter")
-        await until(pilot, " in all")
+        await until(pilot, " total")
         await pilot.press("tab", "enter")
         shown = await until(pilot, lambda: "watching the sample" in text(app_of(pilot)) and "100 %" in lines_of(pilot))
         assert f"{adapter}: " in shown

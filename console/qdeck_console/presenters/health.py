@@ -307,7 +307,7 @@ def _told(row: CheckRow, role: str, cells: int) -> list[Piece]:
 
 
 def _limit(row: CheckRow) -> list[Piece]:
-    if row.threshold is None:
+    if row.threshold is None or row.value is None:
         return []
     text = f"at most {row.threshold:,}" if isinstance(row.threshold, int) else safe_text(row.threshold, limit=40)
     if row.check == "memory":

@@ -81,7 +81,7 @@ def payloads(seen: CloseUp, cells: int) -> list[Line]:
     if not seen.payloads or seen.payload_bytes is None:
         return []
     one, every = fmt.size(round(seen.payload_bytes)), fmt.size(round(seen.payload_bytes * seen.payloads))
-    value: list[Piece] = [("~", "muted"), *one, (" each", "muted"), ("  ~", "muted"), *every, (" in all", "muted")]
+    value: list[Piece] = [("~", "muted"), *one, (" each", "muted"), ("  ~", "muted"), *every, (" total", "muted")]
     return [pair("payload", value, cells)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qdeck.admin import NATIVE, QueueRef, ScheduleRow, local_time, read_payload
@@ -162,8 +163,11 @@ def _at(row: ScheduleRow, at_ms: int | None, now_ms: int) -> str:
     """Return a moment in the time zone of the schedule, with how far away it is."""
     if at_ms is None:
         return fmt.NONE
+    day, clock, zone = local_time(at_ms, row.tz).split(" ", 2)
+    if day != local_time(now_ms, row.tz).split(" ")[0]:
+        clock = f"{time.strftime('%d %b', time.strptime(day, '%Y-%m-%d'))} {clock[:5]}"
     gap = fmt.span(abs(at_ms - now_ms))
-    return f"{local_time(at_ms, row.tz)}, " + (f"in {gap}" if at_ms > now_ms else f"{gap} ago")
+    return f"{clock} {zone}, " + (f"in {gap}" if at_ms > now_ms else f"{gap} ago")
 
 
 def _call(value: Any) -> str:

@@ -182,7 +182,7 @@ def server_lines(
         lines.append(pair(label, [(cut_end(safe_text(text, limit=80), max(6, cells - len(label) - 1)), "text")], cells))
     if server.commands_per_s is not None:
         lines += [(), *_commands(server.commands_per_s, seen, cells)]
-    lines += [(), *_slow(snapshot, vitals, cells), (), section("qdeck here", "", "muted", cells, indent=0)]
+    lines += [(), *_slow(snapshot, vitals, cells), (), section("qdeck's own cost", "", "muted", cells, indent=0)]
     if cost is not None:
         share = _share(snapshot, cost)
         told = f"{cost.commands:,.0f}/s" + (f", {share}" if share else "")

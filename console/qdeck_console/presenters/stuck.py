@@ -258,8 +258,8 @@ def why_lines(stuck: StuckRow, served: int | None, cells: int) -> list[Line]:
             (
                 "▲",
                 "warn",
-                "no worker maintains this queue",
-                "no live worker serves it, so expired jobs are not requeued",
+                "no live worker for this queue",
+                "expired jobs are requeued only when a worker or an agent starts",
             )
         )
     lines: list[Line] = []

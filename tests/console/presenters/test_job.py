@@ -98,10 +98,10 @@ def test_what_another_system_does_not_keep_is_no_zero() -> None:
     assert "job ─" not in words(*job_lines(detail_of(job), 60, now_ms=NOW, naming=PLAIN))
 
 
-def test_only_our_own_lists_have_a_known_order() -> None:
+def test_the_order_of_a_list_is_named() -> None:
     assert jobs.order_words(State.READY, NATIVE, newest=False) == "next to run first"
     assert jobs.order_words(State.DEAD, NATIVE, newest=True) == "newest first"
-    assert jobs.order_words(State.DEAD, "ifdb", newest=True) == "in the order of ifdb"
+    assert jobs.order_words(State.DEAD, "ifdb", newest=True) == "newest first"
 
 
 def test_what_became_of_a_job_that_left_is_told_in_a_phrase() -> None:

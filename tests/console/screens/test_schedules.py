@@ -1,7 +1,8 @@
-"""The Schedules screen: when turns come, what is wrong with a schedule, and running, pausing and editing one."""
+"""The screen Schedules: next runs, problems of a schedule, and running, pausing and editing one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,6 +44,17 @@ def test_every_width_has_its_columns(size: tuple[int, int]) -> None:
     assert "1m 30s" in "".join(part for part, _ in first)
     assert "1m 10s late" in "".join(part for part, _ in second)
     assert length(present.TABLE.head(size[0])) <= size[0]
+
+
+def test_the_next_run_is_shown_in_the_time_zone_of_its_rule() -> None:
+    now_ms, hour_ms = 1_796_000_400_000, 3_600_000  # 2026-11-30 01:00 UTC
+    view = present.SchedulesView(now_ms, Naming(""))
+    row = ScheduleRow(name="close", cron="0 2 1 * *", tz="Europe/Madrid", next_ms=now_ms + 24 * hour_ms)
+    shown = ["".join(part for part, _ in line) for line in present.side(row, 40, view)]
+    assert any(line.endswith("01 Dec 02:00 CET, in 1d 0h") for line in shown), shown
+    soon = replace(row, next_ms=now_ms + hour_ms)
+    shown = ["".join(part for part, _ in line) for line in present.side(soon, 40, view)]
+    assert any(line.endswith("03:00:00 CET, in 1h 00m") for line in shown), shown
 
 
 async def test_a_schedule_is_run_paused_and_edited(url: str) -> None:
