@@ -15,6 +15,7 @@ import qdeck
 import qdeck_console
 from qdeck_console.cli.output import dumps
 from qdeck_console.format import count, counted, fit, length, path, rate, short_count, size, span
+from qdeck_console.presenters.line_parts import name_parts
 from qdeck_console.terminal import wants_ascii
 from qdeck_console.text import cut_end, cut_middle, plain_signs, safe_text, width, wrap
 from support.hostile import HOSTILE, is_clean
@@ -182,3 +183,8 @@ def test_numbers_of_things_are_told_in_one_place() -> None:
         for file in Path(str(package.__file__)).parent.rglob("*.py"):
             told = [line for line in file.read_text("utf-8").splitlines() if by_hand.search(line)]
             assert [line for line in told if " wait{" not in line and "check{" not in line] == [], file
+
+
+def test_the_stream_of_a_service_has_its_service_in_a_short_name() -> None:
+    parts = name_parts("nooble4:development:embedding:streams:main")
+    assert "".join(text for text, _ in path(parts, 24, "text")) == "… ▸ embedding:streams"

@@ -74,6 +74,8 @@ def name_parts(queue: QueueRef | str, *, naming: Naming = PLAIN) -> list[str]:
     """
     label = queue.label(naming.shared) if isinstance(queue, QueueRef) else queue
     parts = safe_text(label.removeprefix(naming.owner) or label, limit=400).split(":")
+    if len(parts) > 2 and parts[-2:] == ["streams", "main"]:
+        return [*parts[:-3], f"{parts[-3]}:streams"]  # the last part of all of them says nothing
     return parts[:-1] if len(parts) > 1 and parts[-1] == QueueType.ACTIONS else parts
 
 

@@ -98,7 +98,7 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
         found = self._found.report
         return TemporaryQueues(
             page=page,
-            orphans=tuple(found.samples),
+            orphans=tuple(one for one in found.samples if not one.why),
             orphan_count=found.removed,
             scanned=found.scanned,
             is_done=self._found.is_done,

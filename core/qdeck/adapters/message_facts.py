@@ -36,7 +36,8 @@ class MessageFacts(NamedTuple):
 def read(raw: bytes) -> MessageFacts:
     """Return the facts of a message, empty unless it is a JSON object."""
     facts = _json(raw)
-    error = facts.get("error")
+    error, data = facts.get("error"), facts.get("data")
+    named = {**data, **facts} if isinstance(data, dict) else facts  # the first services put both ids into the data
     kind, message = None, None
     if isinstance(error, dict):
         kind, message = _word(error, ("error_type", "class", "type")), _word(error, ("message",))
@@ -45,7 +46,7 @@ def read(raw: bytes) -> MessageFacts:
     return MessageFacts(
         id=_word(facts, _IDS),
         task=_word(facts, _TASKS),
-        tags=tuple(f"{tag}:{facts[name]}" for name, tag in _TAGS.items() if isinstance(facts.get(name), str)),
+        tags=tuple(f"{tag}:{named[name]}" for name, tag in _TAGS.items() if isinstance(named.get(name), str)),
         since_ms=read_ms(_word(facts, _TIMES)),
         failed_ms=read_ms(_word(facts, ("failed_at",))),
         error=kind,

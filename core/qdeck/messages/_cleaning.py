@@ -238,7 +238,7 @@ class OrphanCleaning(Cleaning):
         if self._set is not None:
             return self._set.why_orphaned
         task = task_of(name)
-        if task is None and self._patterns is not None:
+        if self._patterns is not None and temporary_name(name.encode()) is None:
             task = task_lists.task_by_patterns(self._patterns, name.encode())
         return _why_orphaned(task)
 

@@ -81,7 +81,10 @@ async def test_tasks_in_sets_of_other_programs_are_shown_and_cleaned(url: str, r
             raw.sadd(f"task_queues:{task}", name)
     raw.expire("task_queues:67890", 3600)
     before = values(raw)
-    age(raw, *lists.values())  # after it: to read lists is a use
+    async with console(url, "8", "t", size=(120, 36)) as pilot:
+        await until(pilot, "2 tasks, 2 queues, 0 orphans")
+        assert "orphaned" not in text(app_of(pilot)), "they were used a moment ago"
+    age(raw, *lists.values())
     async with console(url, "8", "t", size=(120, 36)) as pilot:
         await until(pilot, "2 tasks, 2 queues, 2 orphans")
         seen = text(app_of(pilot))
@@ -97,7 +100,7 @@ async def test_tasks_in_sets_of_other_programs_are_shown_and_cleaned(url: str, r
         assert not raw.exists(lists["12345"], "task_queues:12345")
         await until(pilot, "1 task, 1 queue, 1 orphan")
         await pilot.press("u")
-        await until(pilot, "u again undoes")
+        await until(pilot, "press u again to undo")
         await pilot.press("u")
         await until(pilot, "undone: ")
         assert values(raw) == before

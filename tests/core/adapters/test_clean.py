@@ -153,10 +153,15 @@ def test_lists_of_other_programs_go_as_orphans_only_when_lists_are_named(
     assert ask("clean", "--orphans", "--idle", "1", "--yes")["queues"] == []
     assert main(["clean", "--orphans", "--dry-run", "--url", url]) == 0
     assert "--adapter lists includes them" in capsys.readouterr().err
+    callback = "nooble4:dev:ingestion_service:callbacks:embedding:task_987efg"
+    raw.rpush(callback, "an answer")
+    age(raw, callback)
     found = ask("clean", "--orphans", "--dry-run", "--adapter", "lists")["queues"]
-    assert [(one["queue"], one["outcome"], one["cause"]) for one in found] == [
-        ("execution:agent_run:free:78", "would_remove", "task_queues:78 expired, or was never made")
-    ]
+    assert {(one["queue"], one["outcome"], one["cause"]) for one in found} == {
+        ("execution:agent_run:free:78", "would_remove", "task_queues:78 expired, or was never made"),
+        (callback, "would_remove", "it is not registered"),
+    }
+    raw.delete(callback)
     raw.sadd("task_queues:78", "execution:agent_run:free:78")
     raw.expire("task_queues:78", 3600)
     assert ask("clean", "--orphans", "--yes", "--adapter", "lists")["applied"] == 0

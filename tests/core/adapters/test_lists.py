@@ -21,9 +21,9 @@ MANAGEMENT = "nooble4:dev:management:actions"
 BY_DEFAULT = "nooble4:dev:management:default:actions"
 
 
-def action(name: str, kind: str = "embedding.generate_batch", **more: object) -> str:
+def action(name: str, **more: object) -> str:
     """A DomainAction."""
-    return json.dumps({"action_id": name, "action_type": kind, "data": {}, **more})
+    return json.dumps({"action_id": name, "action_type": "embedding.generate_batch", "data": {}, **more})
 
 
 @pytest.fixture
@@ -96,6 +96,11 @@ def test_the_name_of_one_list_is_a_queue(writer: Writer, raw: redis.Redis) -> No
 )  # fmt: skip
 def test_the_list_to_which_dead_letters_belong(name: str, live: str) -> None:
     assert ListNames().live_of(name) == live
+
+
+def test_an_id_in_the_data_of_an_action_is_found(writer: Writer, raw: redis.Redis) -> None:
+    raw.rpush(EMBEDDING, action("a1", data={"correlation_id": "corr123", "task_id": "task_987efg"}))
+    assert [place.id for name in ("corr123", "task_987efg") for place in writer.find(name)] == ["a1", "a1"]
 
 
 def test_what_lists_of_tasks_hold_is_found_by_task_and_tier(writer: Writer, raw: redis.Redis) -> None:
