@@ -268,6 +268,8 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         """Freeze the display, or resume it."""
         if self.frozen_ms is None:
             self.frozen_ms = time.time_ns() // 1_000_000
+            self.shown = replace(self.shown, history=self.shown.history.still())
+            self._each_frame(fresh=False)
         else:
             self.frozen_ms = None
             self.shown = self.latest

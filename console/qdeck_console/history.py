@@ -8,7 +8,7 @@ screen, and own samples go on from there.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -77,6 +77,14 @@ class History:
         self._began: float | None = None
         self._now, self._now_ms = 0.0, 0
         self._agent_seen = False
+
+    def still(self) -> History:
+        """Return a copy that records nothing, for a frozen screen."""
+        found = History()
+        found._tracks = {ref: replace(one, series=_copied(one.series)) for ref, one in self._tracks.items()}
+        found._pasts, found._sample_s, found._began = dict(self._pasts), self._sample_s, self._began
+        found._now, found._now_ms, found._agent_seen = self._now, self._now_ms, self._agent_seen
+        return found
 
     @property
     def span_s(self) -> float:
@@ -183,6 +191,12 @@ class History:
             mean = _mean(newer.get(slot, ())) if seen is None or slot == last else None
             out.append(mean if mean is not None else nan if seen is None else seen[kind])
         return out
+
+
+def _copied(series: tuple[array[float], array[float], array[float]]) -> tuple[array[float], array[float], array[float]]:
+    """Return the same samples, to be kept as they are."""
+    ready, filled, drained = series
+    return ready[:], filled[:], drained[:]
 
 
 def _known(value: float | None) -> float:

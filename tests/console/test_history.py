@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from qdeck.admin import NATIVE, QueueRef, QueueRow, Sample, ServerInfo, Snapshot, Status, Totals
+from qdeck.admin import NATIVE, QueueRef, QueueRow, Sample, ServerInfo, Snapshot, Status, Totals, Writer
 from qdeck_console.history import SAMPLES, History, Pasts
 from qdeck_console.queue_findings import Judge
+from qdeck_console.screens.frame import FrameScreen
+from support.screens import app_of, console, until
 
 Q, OTHER = QueueRef(NATIVE, "demo:dev:mail:actions"), QueueRef(NATIVE, "demo:dev:search:actions")
 
@@ -101,3 +103,23 @@ def test_a_queue_that_is_as_it_was_is_not_judged_again() -> None:
     assert dict(judge.judged.before) == {Q: first}
     assert judge.judged.of(OTHER) is before.entries[1]
     assert judge.judged.of(QueueRef(NATIVE, "nowhere")) is None
+
+
+async def test_the_charts_of_a_frozen_screen_stand_still(url: str) -> None:
+    with Writer(url) as writer:
+        for _ in range(3):
+            writer.enqueue(Q.name, "send")
+        async with console(url, "1", "enter") as pilot:
+            app = app_of(pilot)
+            await until(pilot, lambda: app.shown.history.ready(Q, SAMPLES)[-1] == 3)
+            await pilot.press("f")
+            await until(pilot, "FROZEN")
+            before = app.shown.history.ready(Q, SAMPLES)
+            for _ in range(40):
+                writer.enqueue(Q.name, "send")
+            await until(pilot, lambda: app.latest.history.ready(Q, SAMPLES)[-1] == 43)
+            screen = app.screen
+            assert isinstance(screen, FrameScreen)
+            assert screen.feed_state.history.ready(Q, SAMPLES) == app.shown.history.ready(Q, SAMPLES) == before
+            await pilot.press("f")
+            await until(pilot, lambda: screen.feed_state.history.ready(Q, SAMPLES)[-1] == 43)
