@@ -87,6 +87,11 @@ def score_of(record: Mapping[str, Any]) -> int:
     return int(record["priority"]) * _BAND + int(datetime.fromisoformat(record["enqueue_time"]).timestamp())
 
 
+def _sizes(queue: str, states: Iterable[str]) -> Program[list[int]]:
+    found: list[int] = yield [(b"ZCARD", keys.key(queue, state)) for state in states]
+    return found
+
+
 def all_ids(queue: str, *, states: Iterable[str] = _STATES) -> Program[list[str]]:
     """Return the ids of all tasks in these states, the next to run first."""
     found: list[str] = []
@@ -139,11 +144,11 @@ class DocumentKeys:
 
     def zcard(self, _key: str) -> int:
         """Return how many tasks are pending."""
-        return len(self._run(all_ids(self._queue, states=PENDING)))
+        return self._count(PENDING)
 
     def hlen(self, _key: str) -> int:
         """Return how many tasks there are."""
-        return len(self._run(all_ids(self._queue)))
+        return self._count(_STATES)
 
     def zrange(self, _key: str, start: int, end: int, withscores: bool = False) -> list[Any]:
         """Return pending tasks, the next to run first."""
@@ -177,6 +182,9 @@ class DocumentKeys:
         with Writer(str(self._tasks.app.endpoint.url)) as writer:
             plan = writer.plan("discard", self._queue, ids=[_text(one) for one in task_ids])
             return writer.apply(plan).applied
+
+    def _count(self, states: Iterable[str]) -> int:
+        return sum(self._run(_sizes(self._queue, states)))
 
     @property
     def _queue(self) -> str:
