@@ -89,7 +89,7 @@ def test_deaths_by_error_are_cut_with_a_sign() -> None:
     assert _text(deaths(_seen(died=None), 5, CELLS))[1] == "not grouped here (press 4)"
     assert deaths(_seen(died=None), 0, CELLS) == []
     assert _text(payloads(_seen(payloads=48_000, payload_bytes=1_300.0), CELLS)) == [
-        "payload  ~1.3 kB each  ~62.4 MB total"
+        "payload   ~1.3 kB each  ~62.4 MB total"
     ]
 
 
