@@ -108,7 +108,7 @@ class TerminalDriver(LinuxDriver):
         # Textual asks of it what it asks of the stream, and that is all here.
         write_through(self, TerminalFile(sys.__stderr__, gone=self._end, back=self._draw_anew))
         self._keys_from = select.poll()
-        self._keys_from.register(self.fileno, 0)  # tells when it hangs up
+        self._keys_from.register(self.fileno, 0)  # reports a hang-up
 
     def write(self, data: str) -> None:
         """Write. Keys may come from another terminal: Textual would ask that again and again once it is gone."""

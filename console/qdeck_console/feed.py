@@ -85,7 +85,7 @@ class Feed:
     ) -> None:
         self._look = look
         self._publish = publish
-        self._prepare = prepare  # what drawing a picture takes long to make, in steps
+        self._prepare = prepare  # the slow part of drawing a snapshot, in steps
         self._wake = asyncio.Event()
         self._query: Query[Any] | None = None
         self._pause_s = _FIRST_PAUSE_S
@@ -130,7 +130,7 @@ class Feed:
         except (QdeckError, OSError) as error:
             self._lost(error)
             return self._pause_s + (time.monotonic() - started)
-        except Exception as error:  # noqa: BLE001 - the console must outlive a picture that it cannot read
+        except Exception as error:  # noqa: BLE001 - the console must survive a snapshot that it cannot read
             self._lost(error, what=f"{type(error).__name__}: {error}", kind="not readable")
             return self._pause_s + (time.monotonic() - started)
         self._pause_s = _FIRST_PAUSE_S

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SAMPLES: Final = 36
 LONGEST_S: Final = 25.0  # a sample, at last: 36 of them are fifteen minutes
 HOUR_MS: Final = 3_600_000
-STEP: Final = 100  # queues between two breaths: about a ms
+STEP: Final = 100  # queues per step: about a ms
 _FIRST_S: Final = LONGEST_S / 32
 _GAP_S: Final = 20.0  # longer without a look, and the time between stays empty
 _KEPT_S: Final = 600.0  # what an agent saw is read again after this: until then own samples go on
@@ -30,7 +30,7 @@ Cells = list[float | None]
 READY, FILLED, DRAINED = 0, 1, 2
 
 
-# Jobs that come and go a second, of many queues together; none where no queue tells.
+# Jobs that come and go a second, of many queues together; none where no queue reports them.
 Flow: TypeAlias = tuple[float | None, float | None]
 
 

@@ -241,7 +241,7 @@ class Operator:
                 await asyncio.sleep(left_ms / 1000 + 0.1)
         except QdeckError:
             if self._watched is reader:
-                self._watched = None  # the next picture of a server that answers asks again
+                self._watched = None  # the next refresh that succeeds tries again
 
     def _name(self, batch: Batch) -> None:
         words = f"interrupted: {batch.progress}"

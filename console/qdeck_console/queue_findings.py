@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import Finding, QueueRef, QueueRow, Snapshot
 
-STEP: Final = 2_000  # of work between two breaths: about a ms
+STEP: Final = 2_000  # units of work per step: about a ms
 HEARD: Final = 1_000  # findings, likewise
 
 

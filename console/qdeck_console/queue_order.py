@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TWO_LINES_AT_MOST: Final = 200  # troubled queues; more than that, and reasons are for the detail only
-STEP: Final = 2_000  # queues between two breaths: less than a ms
+STEP: Final = 2_000  # queues per step: less than a ms
 _RESORT_S: Final = 10.0
 _QUIET_S: Final = 3.0
 _POLLS: Final = 2
@@ -100,7 +100,7 @@ class Arranger:
         self._order: Sequence[QueueRef] = ()
         self._shown: dict[QueueRef, Severity] = {}
         self._next: dict[QueueRef, tuple[Severity, int]] = {}
-        self._counted: Judged | None = None  # the picture that was looked at last for who changes its group
+        self._counted: Judged | None = None  # the last snapshot that was checked for queues that change their group
         self._begun = 0  # lists; one that is made in steps is given up when a key asks for another meanwhile
         self._sorted_at = float("-inf")
         self._sort = Sort.WORST

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Sample,
     )
 
-REST_S: Final = 2.0  # between two looks at one queue, at least
+REST_S: Final = 2.0  # between two reads of one queue, at least
 _COSTS: Final = 20  # a look may take this part of the time
 _LOG_REST_S: Final = 5.0
 _LOG: Final = 200  # operations that are looked through

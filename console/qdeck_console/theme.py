@@ -236,7 +236,7 @@ class Painter:
     palette: Palette
     plain: bool = False  # no colour wanted: words, signs and weight must tell
     ascii: bool = False  # signs that every terminal has
-    stale: bool = False  # the picture is out of date: everything steps back, nothing disappears
+    stale: bool = False  # the frame is out of date: everything is faint, nothing disappears
 
     def style(self, role: str, ground: str = "ground") -> Style:
         """The style of a role on a ground; both are words, looked up once."""

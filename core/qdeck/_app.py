@@ -299,7 +299,7 @@ class App:
         place = task.name if task.options.queue == options.queue else f"{task.name} {task.options.queue}"
         if task.options == Options(queue=task.options.queue, on_failure=task.options.on_failure):
             return Handler(place, None)
-        # Its job is made by a script, which knows no tasks. A handler that fails calls no other.
+        # Its job is made by a script, which has no tasks. A handler that fails calls no other.
         return Handler(place, _head(task.options, task.name, None).template().replace("\n", "\x1f"))
 
     def enqueue(self, task: str, *args: Any, **kwargs: Any) -> Job:

@@ -80,7 +80,7 @@ class Demo:
         for process in self._processes:
             process.terminate()
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGCONT)  # a frozen process cannot hear
+                os.kill(process.pid, signal.SIGCONT)  # a frozen process receives no signal
         last_moment = time.monotonic() + _GRACE_S
         for process in self._processes:
             try:

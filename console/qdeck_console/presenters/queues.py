@@ -107,7 +107,7 @@ def _past(entry: JudgedQueue, cell: TableCell[QueueView]) -> list[Piece]:
     history, row = cell.view.feed_state.history, entry.row
     series = history.ready(row.ref, cell.width)
     known = [value for value in series if value is not None]
-    if sum(known) < len(known):  # hardly anything waits there: what flows through tells more than a flat line
+    if sum(known) < len(known):  # hardly any job waits there: the rates are more useful than a flat line
         flow = history.drained(row.ref, cell.width)
         series = flow if any(value is not None for value in flow) else series
     role, last = ("ghost", "muted") if entry.severity is Severity.FINE else (entry.severity.role, None)

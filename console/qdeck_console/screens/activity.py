@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from qdeck_console.presenters.table import Table
 
 MOST: Final = 500
-AGAIN_S: Final = 3.0  # a batch in sight is counted again after so long, or ten times what it took
+AGAIN_S: Final = 3.0  # a visible batch is counted again after this, or after ten times what the last count took
 SETTLED_S: Final = 60.0  # the same where none of its jobs can go on
-AT_ONCE: Final = 2  # batches that are counted in one picture
+AT_ONCE: Final = 2  # batches that are counted in one refresh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

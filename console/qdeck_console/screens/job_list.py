@@ -33,7 +33,7 @@ _FIRST_ROWS: Final = 60  # read before it is known how many fit
 MOST_MARKED: Final = 10_000  # one by one: each is kept as it was seen
 _NONE_READ: Final = ListPart()
 ListedT = TypeVar("ListedT", bound=ListedJobs)
-_MARKS_READ: Final = 1000  # marks that are looked after at each picture
+_MARKS_READ: Final = 1000  # marks that are checked at each refresh
 
 
 class JobListScreen(MarkingScreen, ListScreen[JobRecord | GoneJob, ListedT], Generic[ListedT]):
@@ -149,7 +149,7 @@ class JobListScreen(MarkingScreen, ListScreen[JobRecord | GoneJob, ListedT], Gen
 
     def read_lacking(self, *, fresh: bool) -> None:
         """Read the visible rows that are not known yet, and search on."""
-        # A new picture may have been read before the list moved on: then what was fetched since is not in it.
+        # A new snapshot may have been read before the list was scrolled: then it lacks the rows fetched since.
         if self.view.lacks and (
             fresh or self._fetched != (self.query_key, self.view.visible_lines(), self.view.cursor)
         ):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qdeck_console.theme import Painter
 
 _FIRST_ROWS = 60
-_AT_ONCE = 20  # jobs read one by one for one picture
+_AT_ONCE = 20  # jobs read one by one for one refresh
 _MOST_KEPT = 500
 _LONGEST_BODY = 20_000
 _SLICE = 200  # entries that are read at once to be written

@@ -387,7 +387,7 @@ class LineList(ScrollView, can_focus=True):
         begun = self._range
         low, high = min(begun.index, index), max(begun.index, index)
         items = self.listing.items
-        if isinstance(items, Window):  # what is not known cannot be marked yet: `range_lacks` tells
+        if isinstance(items, Window):  # rows that were not read cannot be marked yet: see `range_lacks`
             there = range(max(low, items.first), min(high + 1, items.first + len(items.known)))
             found = {items[at].key: at for at in there if items[at].key and items[at].is_there}
             begun.known = {key: at for key, at in begun.known.items() if low <= at <= high} | found

@@ -358,7 +358,7 @@ def _unserved(seen: Snapshot, limits: Thresholds, found: Findings) -> Iterator[N
     rows, findings = seen.queues, []
     for part in _parts(rows):
         for row in part:
-            # Delayed jobs too: a retry may be hours ahead, and nobody would run it.
+            # Delayed jobs too: a retry may be hours ahead, and no worker would run it.
             waiting = (row.ready or 0) + max(row.delayed or 0, row.overdue or 0)
             if waiting and row.workers == 0 and not row.paused:
                 long = (row.oldest_s or 0) > limits.unserved_age_max

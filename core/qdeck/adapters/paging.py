@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MOST_EMPTY: Final = 20  # slices without an entry of the queue that one page goes through
 
-NAMES_STEP: Final = 2000  # keys that one slice of a scan for names looks at
+NAMES_STEP: Final = 2000  # keys in one slice of a scan for names
 
 
 # The fields of a filter by the part of an entry that has them; some are known before any part is read.

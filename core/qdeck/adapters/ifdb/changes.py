@@ -66,7 +66,7 @@ def build(act: Verb, entry: Entry, now: int, priority: Any = None, *, needed: Co
         if task is None:
             raise Skipped.because(str(entry.problem))
         if act is Verb.RETRY and was.score is not None:
-            # Between its two writes the worker would take out of the line what was put back into it.
+            # Between its two writes the worker would remove a task from the queue that was requeued.
             raise Skipped.because("its worker is about to remove it from the queue")
         fresh = _changed(act, task, now, priority)
         value = json.dumps(fresh).encode()

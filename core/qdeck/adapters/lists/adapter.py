@@ -106,7 +106,7 @@ class Lists(Adapter):
         if found is None:
             return None
         label = f"{'dead' if found[1] else 'ready'} {found[0]}"
-        # Of very many lists that differ by their end only, the first tells for all; a pattern of the user's may differ.
+        # Very many lists that differ only by their end are checked by the first; a pattern of the user's may differ.
         if self._is_plain and not found[1] and len(self._heads) < MOST_HEADS and self.names.groups(name):
             self._heads[head] = label
         return label

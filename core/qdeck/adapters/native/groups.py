@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.groups import Groups
 
-_TRIES: Final = 3  # looks at counts while jobs die
+_TRIES: Final = 3  # reads of the counts while jobs die
 _MOST_TREND: Final = 20_000  # dead letters that are read for the trends
 
 

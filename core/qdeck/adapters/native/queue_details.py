@@ -153,7 +153,7 @@ def _waiting(
     if not one_priority:
         return Spread.over(found, count)
     if len(found) < len(ranks):
-        return None  # the line became shorter meanwhile: the next look tells
+        return None  # the list became shorter meanwhile: the next refresh shows it
     longest, p95, p50 = (max(0, ms) for ms in found)
     return Spread(p50_ms=p50, p95_ms=p95, max_ms=longest, sampled=count, of=count)
 

@@ -66,7 +66,7 @@ class Needs:
             parts += ["lease"] if state == State.RUNNING else []
         needs_body = bool(fields & OF_BODY)
         if state in WAITING and (parts or needs_body):
-            parts.insert(0, "head")  # it has the version, which must not be newer than what the filter looks at
+            parts.insert(0, "head")  # it has the version, which must not be newer than the values that the filter reads
         test = wanted.compile(now)
         early: Callable[[Any], bool] | None = test
         if needs_body:

@@ -48,7 +48,7 @@ STATE_OF: Final = {
     "pending": State.DELAYED, "ready": State.READY, "running": State.RUNNING, "migrating": State.RUNNING,
     "completed": State.DONE, "discovered": State.DONE,
 }  # fmt: skip
-LOST: Final = "Lost"  # in place of the error of a request that nobody works on, and whose record stays
+LOST: Final = "Lost"  # in place of the error of a request that is not in progress, and whose record stays
 # A failed request is no dead letter: those are the VMs that it did not get.
 _REQUEST_STATE: Final = {b"ready": State.DONE, b"failed": State.CANCELLED, b"deleted": State.CANCELLED}
 REQUEST_TTL_MS: Final = 5 * 60_000
