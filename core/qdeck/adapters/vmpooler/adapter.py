@@ -55,7 +55,6 @@ from qdeck.adapters.vmpooler.keys import (
 )
 from qdeck.adapters.vmpooler.read import (
     STATE_OF,
-    count_items,
     dead_sources,
     each_letter,
     fill_letters,
@@ -281,15 +280,16 @@ class VmPooler(Adapter):
         sources = yield from dead_sources()
         calls: list[Command] = []
         for source in sources:
-            if source.kind is not Kind.HASH:
-                calls += [(b"ZCARD", source.key), (b"ZRANGE", source.key, -1, -1, b"WITHSCORES")]
+            is_hash = source.kind is Kind.HASH
+            calls.append((b"HLEN" if is_hash else b"ZCARD", source.key))
+            calls.append((b"HKEYS", source.key) if is_hash else (b"ZRANGE", source.key, -1, -1, b"WITHSCORES"))
         replies = yield from reads.try_all(calls)
-        if sources[-1].kind is Kind.HASH:
-            replies += yield from count_items(sources[-1].key)
+        if sources[-1].kind is Kind.HASH and not is_error(replies[-1]):  # the size of each list tells a change
+            replies += yield from reads.try_all([(b"HSTRLEN", sources[-1].key, name) for name in replies[-1]])
         mark = [str(reply) if is_error(reply) else reply for reply in replies]
         if self._letters[0] == mark:
             return self._letters[1]
-        total = sum(size for size in replies[::2] if not is_error(size))
+        total = sum(size for size in replies[: 2 * len(sources) : 2] if not is_error(size))
         if total > MOST_LETTERS:
             notices.append(f"{total:,} dead letters: not counted by pool")
             return None

@@ -289,15 +289,6 @@ def _letter(raw: Raw, now: int) -> Entry:
     )  # fmt: skip
 
 
-def count_items(key: bytes) -> Program[list[Any]]:
-    """Return the number of failed tasks in the hash of them, and the size of each field, which tells a change."""
-    [names] = yield from reads.try_all([(b"HKEYS", key)])
-    if is_error(names):
-        return [names, None]
-    sizes = yield from reads.try_all([(b"HSTRLEN", key, name) for name in names])
-    return [len(names), sizes]
-
-
 def dead_sources() -> Program[list[Source]]:
     """Return the dead-letter keys; the fourth has the type that it has on this server."""
     [kind] = yield with_errors((b"TYPE", DEAD["tasks"]))
