@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from qdeck_console.cli.base import command, read_priority, settings, suggesting
 from qdeck_console.cli.output import line, note, safe, write_json
+
+if TYPE_CHECKING:
+    from qdeck.admin import Writer
 
 
 @command(
@@ -50,6 +53,7 @@ def enqueue(
     args = read_json("--args", args_json, list, "a list, such as '[42]'")
     kwargs = read_json("--kwargs", kwargs_json, dict, "an object, such as '{\"user\": 42}'")
     with given.writer() as writer:
+        is_new = not _exists(writer, queue)
         made = writer.enqueue(
             queue,
             task,
@@ -59,12 +63,25 @@ def enqueue(
             at=_read_time(at),
             **options,
         )
+    if is_new:
+        note(f"qdeck: the queue {safe(queue)} is new")
     if given.as_json:
         write_json({"id": made.id, "created": made.created})
         return
     line(safe(made.id))
     if not made.created:
         note("qdeck: no job created: a pending job has this name")
+
+
+def _exists(writer: Writer, queue: str) -> bool:
+    from qdeck import UsageError
+    from qdeck.admin import NATIVE, QueueRef
+
+    try:
+        writer.resolve(QueueRef(NATIVE, queue.removeprefix(f"{NATIVE}/")))
+    except UsageError:
+        return False
+    return True
 
 
 _JSON_TYPES: Final[dict[type, str]] = {

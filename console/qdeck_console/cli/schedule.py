@@ -115,18 +115,30 @@ def list_() -> None:
 @click.argument("task", help="Task of its jobs.")
 @click.option("--cron", required=True, metavar="RULE", help="Cron rule of five fields, such as '*/30 * * * *'.")
 @_rule_options
-def add(name: str, queue: str, task: str, **options: Any) -> None:
+@click.option("--yes", is_flag=True, help="Answer yes to the question.")
+@click.pass_context
+def add(ctx: click.Context, /, name: str, queue: str, task: str, yes: bool, **options: Any) -> None:
     """Add a schedule, or replace the one of this name.
 
-    Each run makes a job of TASK in QUEUE.
+    Each run makes a job of TASK in QUEUE. Asks before it replaces another schedule.
     """
+    from qdeck_console.cli.asking import NOT_CHANGED, confirmed
 
     given = settings()
     with given.writer() as writer:
-        word = writer.add_schedule(
-            name, queue, task, cron=options["cron"], tz=options["tz"] or "UTC", missed=options["missed"] or "once",
-            **_job(options),
-        )  # fmt: skip
+
+        def store(*, replaces: bool) -> str:
+            return writer.add_schedule(
+                name, queue, task, cron=options["cron"], tz=options["tz"] or "UTC", missed=options["missed"] or "once",
+                replaces=replaces, **_job(options),
+            )  # fmt: skip
+
+        word = store(replaces=yes)
+        if word == "other":
+            if not confirmed("Replace it?", f"{_words(_find(writer, name))}; this replaces it", yes=yes):
+                _report(given, writer, name, "unchanged")
+                ctx.exit(NOT_CHANGED)
+            word = store(replaces=True)
         _report(given, writer, name, {"made": "added", "changed": "changed", "same": "unchanged"}[word])
 
 
@@ -161,8 +173,7 @@ def remove(ctx: click.Context, name: str, yes: bool) -> None:
     given = settings()
     with given.writer() as writer:
         row = _find(writer, name)
-        about = f"{name}: {row.cron} ({row.tz}) enqueues {row.task} to {row.queue}; its removal cannot be undone"
-        is_removed = not row.cron or confirmed("Remove it?", about, yes=yes)
+        is_removed = not row.cron or confirmed("Remove it?", f"{_words(row)}; its removal cannot be undone", yes=yes)
         if is_removed:
             writer.remove_schedule(name)
     if given.as_json:
@@ -213,14 +224,22 @@ def resume(ctx: click.Context, name: str, yes: bool) -> None:
 
 @schedule.command("run", cls=CliCommand, examples=("qdeck schedule run nightly",))
 @click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
-def run(name: str) -> None:
+@click.option("--yes", is_flag=True, help="Answer yes to the question.")
+@click.pass_context
+def run(ctx: click.Context, name: str, yes: bool) -> None:
     """Run a schedule now.
 
-    The next scheduled run is unchanged.
+    The next scheduled run is unchanged. Asks first if it was paused with a reason or by another operator.
     """
+    from qdeck_console.cli.asking import NOT_CHANGED, may_lift
 
     given = settings()
     with given.writer() as writer:
+        stands = None if _find(writer, name).enabled else writer.schedule_pause(name)
+        if stands is not None and not may_lift("Run it?", f"{name} was paused", stands, yes=yes):
+            if given.as_json:
+                write_json({**documents.schedule(_find(writer, name)), "id": None})
+            ctx.exit(NOT_CHANGED)
         job_id = writer.run_schedule(name)
         row = _find(writer, name)
     if given.as_json:
@@ -238,6 +257,10 @@ def _job(options: dict[str, Any]) -> dict[str, Any]:
         "retries": options["retries"],
         "tags": options["tags"],
     }
+
+
+def _words(row: ScheduleRow) -> str:
+    return f"{row.name}: {row.cron} ({row.tz}) enqueues {row.task} to {row.queue}"
 
 
 def _find(reader: Reader, name: str) -> ScheduleRow:

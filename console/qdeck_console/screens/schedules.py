@@ -18,7 +18,7 @@ from qdeck_console.screens.prompt import Prompt, PromptField
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck.admin import AsyncReader, Snapshot
+    from qdeck.admin import AsyncReader, Pause, Snapshot
     from qdeck_console.format import Line
 
 
@@ -94,6 +94,8 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         assert row is not None  # noqa: S101 - its reason was asked for
 
         async def act() -> None:
+            if not row.enabled and not await self._may_lift(f"Run {row.name} now", row, "Run"):
+                return
             job_id = await self.console.writer.run_schedule(row.name)
             self.console.say(f"{row.name}: enqueued job {job_id}", "ok", "✓")
 
@@ -113,15 +115,20 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
                     return
                 reason = given
             else:
-                stands = await self.console.reader.schedule_pause(row.name)
-                rule = PlanTerm("rule", "", f"{row.cron} ({row.tz}): {row.task} in {row.queue}")
-                if not await may_lift(self.console, f"Resume {row.name}", stands, rule):
+                stands = await self._may_lift(f"Resume {row.name}", row, "Resume")
+                if stands is None:
                     return
             writer = self.console.writer
             changed = await writer.enable_schedule(row.name, not row.enabled, reason=reason, shown=stands)
             self.console.say(f"{row.name} {'is' if changed else 'was already'} {word}", "ok", "✓")
 
         self.console.operator.run(act(), "pause" if row.enabled else "resume")
+
+    async def _may_lift(self, title: str, row: ScheduleRow, act: str) -> Pause | None:
+        """Return the pause of a schedule that may be passed over, after the question where it concerns others."""
+        stands = await self.console.reader.schedule_pause(row.name)
+        rule = PlanTerm("rule", "", f"{row.cron} ({row.tz}): {row.task} in {row.queue}")
+        return stands if await may_lift(self.console, title, stands, rule, act=act) else None
 
     def edit_rule(self) -> None:
         """Ask for another rule and store it, if the schedule has not changed since."""

@@ -30,12 +30,14 @@ def add(
     priority: int | str | None,
     retries: int | None,
     tags: Sequence[str],
+    replaces: bool,
 ) -> Program[str]:
-    """Store a schedule: `made`, `changed`, or `same` when it existed."""
+    """Store a schedule: `made`, `changed`, or `same` when it existed; `other` where it would replace one unasked."""
     job = new_job(
         queue, task, args or (), kwargs, priority=100 if priority is None else priority, retries=retries, tags=tags
     )
-    return store.register(Definition.of(name, queue, job, cron=cron, tz=tz, missed=missed))
+    definition = Definition.of(name, queue, job, cron=cron, tz=tz, missed=missed)
+    return store.register(definition, None if replaces else store.NONE)
 
 
 def edit(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SCHEDULES: Final = keys.SCHEDULES
 STATE: Final = keys.SCHEDULE_STATES
 _KEYS: Final = (SCHEDULES.encode(), STATE.encode())
+NONE: Final = b"-"  # in place of the definition that another one replaces
 BLOCK_MS: Final = 60_000  # how long late tickers make no run of a schedule that was moved or removed
 STATES: Final = ("done", "dead", "cancelled", "running", "ready", "delayed", "blocked")
 ENDED: Final = ("done", "dead", "cancelled")
@@ -72,18 +73,18 @@ def cron_key(queue: str) -> bytes:
 def register(definition: Definition, replaces: bytes | None = None) -> Program[str]:
     """Store a definition: `made`, `changed`, or `same` when it existed. Runs from now on count.
 
-    With `replaces`, only in place of exactly that definition.
+    With `replaces`, only in place of exactly that definition, or of none: else return `other`.
     """
     old = yield from _find(definition.name)
     wanted = old if replaces is None else replaces
+    if (old or NONE) not in (wanted or NONE, definition.encode()):
+        return "other"
     if old is not None and old != definition.encode():
         yield from _block_runs(definition.name, old, definition.queue)
-    _, word = yield from _update("put", definition.name, definition.encode(), wanted or b"-")
-    if word == "other":
-        if replaces is not None:
-            raise UsageError(f"schedule {definition.name!r} has changed since", hint="Read it again.")
+    _, word = yield from _update("put", definition.name, definition.encode(), wanted or NONE)
+    if word == "other" and replaces is None:
         return (yield from register(definition))
-    if word != "same":
+    if word in ("made", "changed"):
         # A last run in the future, of an earlier schedule of this name, would block the first runs.
         yield from _set_last_run(definition.queue, definition.name, "now")
     return word
@@ -157,7 +158,8 @@ def edit(
     new = Definition.of(name, old.queue, made, cron=cron or old.cron, tz=tz or old.tz, missed=missed or old.missed)
     if cron and new.rule().next((yield from clock()) // 1000) is None:
         raise InvalidOption(f"cron {cron!r} has no more runs", hint="Its last run was in the past: name a later year.")
-    yield from register(new, raw)
+    if (yield from register(new, raw)) == "other":
+        raise UsageError(f"schedule {name!r} has changed since", hint="Read it again.")
     return new
 
 

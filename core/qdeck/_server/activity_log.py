@@ -72,7 +72,9 @@ def logged(
 
 def logged_schedule(program: Program[T], verb: str, name: str, reason: str = "") -> Program[T]:
     """Run a change of a schedule and log it."""
-    return logged(program, verb, detail=schedule(name), reason=reason, unless=lambda done: done in (False, "same"))
+    return logged(
+        program, verb, detail=schedule(name), reason=reason, unless=lambda done: done in (False, "same", "other")
+    )
 
 
 def schedule(name: str) -> str:

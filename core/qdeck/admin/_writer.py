@@ -223,14 +223,17 @@ class Writes(Reads):
         priority: int | str | None = None,
         retries: int | None = None,
         tags: Sequence[str] = (),
+        replaces: bool = True,
     ) -> Program[str]:
-        """Store a schedule: `made`, `changed`, or `same` when it existed."""
+        """Store a schedule: `made`, `changed`, or `same` when it existed. Without `replaces`, return `other` where
+        another one of this name exists.
+        """
         from qdeck._operations import schedule_changes
         from qdeck._server import activity_log
 
         program = schedule_changes.add(
             name, _queue_name(queue), task, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs,
-            priority=priority, retries=retries, tags=tags,
+            priority=priority, retries=retries, tags=tags, replaces=replaces,
         )  # fmt: skip
         return activity_log.logged_schedule(program, "add", name)
 

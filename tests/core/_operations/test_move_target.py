@@ -9,6 +9,7 @@ from textual.widgets import Input
 
 from core._operations.yard import OTHER, QUEUE, Yard, now_ms
 from qdeck._engine import keys
+from qdeck._server.queue_settings import actor
 from support.screens import app_of, console, until
 
 if TYPE_CHECKING:
@@ -46,6 +47,16 @@ def test_what_is_wrong_with_the_target(deck: Writer, yard: Yard) -> None:
     assert cautions(deck) == [], "what a worker did not publish is unknown"
 
 
+def test_a_source_that_is_paused_for_a_reason(deck: Writer, yard: Yard) -> None:
+    yard.add(task="send")
+    Yard(yard.url, yard.raw, OTHER).add()
+    serve(yard, "w1", ["send"])
+    deck.pause(QUEUE, reason="INC-42")
+    assert cautions(deck) == [f"{QUEUE} is paused by {actor()}: INC-42; jobs that are moved can run"]
+    deck.pause(OTHER)
+    assert cautions(deck) == [], "they wait there, too"
+
+
 def test_a_few_of_many_tasks_are_named(deck: Writer, yard: Yard) -> None:
     for number in range(9):
         yard.add(task=f"task-{number}")
@@ -73,5 +84,5 @@ async def test_the_question_of_the_console_says_it(url: str, yard: Yard) -> None
         assert "note ▲ no live worker of the target queue has the" in shown
         assert "task bill" in shown
         await pilot.press("enter")
-        await until(pilot, "nothing was done")
+        await until(pilot, lambda: app_of(pilot).operator.work is None)
         assert len(yard.ids("ready")) == 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from qdeck._engine import keys
 from qdeck._model.reasons import Caution, CautionCode
-from qdeck._server import native_queues, workers
+from qdeck._redis import reads
+from qdeck._server import native_queues, queue_details, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,11 +25,15 @@ class MoveTarget:
         self._tasks: frozenset[str] | None = None  # of its live workers; None where that is unknown
         self._missing: dict[str, Caution] = {}
         self._found: list[Caution] | None = None
+        self._sources: set[str] = set()
 
-    def cautions(self, name: str, heads: Iterable[bytes | None]) -> Program[list[Caution]]:
-        """Return what to know before jobs with these heads, and those before, are moved to a queue."""
+    def cautions(self, name: str, source: str, heads: Iterable[bytes | None]) -> Program[list[Caution]]:
+        """Return what to know before jobs with these heads, and those before, are moved from a queue to another."""
         if self._found is None:
             self._found = yield from self._read(name)
+        if source not in self._sources:
+            self._sources.add(source)
+            self._found += yield from _read_pause(name, source)
         known = self._tasks
         tasks = {_task_of(head) for head in heads if head} - known if known is not None else ()
         for task in sorted(tasks):
@@ -46,6 +53,14 @@ class MoveTarget:
         if len(known) == len(serving):
             self._tasks = frozenset().union(*known.values())
         return found
+
+
+def _read_pause(name: str, source: str) -> Program[list[Caution]]:
+    pauses = yield from reads.fetch_all([(b"HGET", keys.key(queue, "meta"), b"paused") for queue in (source, name)])
+    stands, there = map(queue_details.pause_of, pauses)
+    if stands is None or there is not None:
+        return []
+    return [Caution(code=CautionCode.SOURCE_PAUSED, name=f"{source} is paused {replace(stands, at_ms=None).words('')}")]
 
 
 def _task_of(head: bytes) -> str:

@@ -120,7 +120,7 @@ def weigh(verb: str, rows: Sequence[Row], context: Context, reasons: Sequence[st
     weighed.cautions = (_NO_UNDO,) if verb == "requeue" else ()
     if context.target is not None:
         target = (context.prepared or Owners()).target
-        weighed.cautions = yield from target.cautions(context.target, [row.head_raw for row in rows])
+        weighed.cautions = yield from target.cautions(context.target, queue, [row.head_raw for row in rows])
     return weighed
 
 
