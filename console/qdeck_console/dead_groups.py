@@ -206,7 +206,7 @@ class Triage:
         return page.cursor is None
 
     def sort_anew(self) -> None:
-        """Let the next look put the groups in order: nobody reads them now."""
+        """Let the next refresh sort the groups: they are not visible now."""
         self._order = {}
 
     async def _result(self, queues: Sequence[_Queue], last_key_at: float) -> Triaged:

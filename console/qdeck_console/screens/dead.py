@@ -373,7 +373,7 @@ class DeadScreen(JobListScreen[ListedDead]):
         return ((), everything[0]) if everything is not None else (self.targets(), None)
 
     def to_export(self) -> Export:
-        """Return all about the jobs, named by their group where it is one."""
+        """Return the details of the jobs, named by their group where it is one."""
         everything = self.everything()
         found = super().to_export()
         if everything is None or not everything[0].queues or self.group is None:

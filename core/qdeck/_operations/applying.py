@@ -1,7 +1,7 @@
 """Applying a plan: slice by slice, each in one atomic step, at a rate if one is given, and resumed where it ended.
 
 A slice is known by the place of its first entry in the plan. The server keeps its outcome, and how many entries
-it took, beside what undoes it: so a slice that is sent again, by any process, is done once.
+it took, beside the undo data: so a slice that is sent again, by any process, is done once.
 """
 
 from __future__ import annotations

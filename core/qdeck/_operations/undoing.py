@@ -110,7 +110,7 @@ def undo_steps(
 
 
 def _undoers(adapters: Adapters, batch: Batch) -> list[Undoer]:
-    """Return what undoes a batch, of each adapter that it changed; raise where one of them is not installed."""
+    """Return the undo of a batch for each adapter that it changed; raise where one of them is not installed."""
     missing = [name for name in batch.all_adapters if find_class(name) is None]
     if missing:
         names = ", ".join(missing)

@@ -211,7 +211,7 @@ def _explain_ours(words: list[str], queue: str) -> QdeckError:
     if kind == "UNDONE":
         return UsageError("this batch was undone", hint="Make a new plan to do it again.")
     if kind == "EXPIRED":
-        return UsageError("what undoes this batch is no longer kept", hint="A batch can be undone for a day.")
+        return UsageError("the undo data of this batch is no longer kept", hint="A batch can be undone for a day.")
     return UsageError(" ".join(words))
 
 

@@ -33,7 +33,7 @@ def commands_of(source: str) -> tuple[str, ...]:
 
 def ask_rights(source: str) -> str:
     """Make a script refuse before its first write what its user may not do: a script that is refused half way leaves
-    a change without what undoes it. Its keys need no check: the server refuses those that are declared beforehand.
+    a change without its undo data. Its keys need no check: the server refuses those that are declared beforehand.
 
     It takes 0.4 µs for each command: operators' scripts check in each call, the rights of the others are checked
     once for each connection of a client (`_redis/rights.py`).

@@ -295,7 +295,7 @@ class Adapter(ABC):
         return CellApplier(self, context, keep_ms)
 
     def undoer(self, batch: str, queues: Sequence[str], target: str | None = None) -> Undoer:
-        """Return what undoes a batch in these queues; `target` is the queue to which it moved jobs."""
+        """Return the undo of a batch in these queues; `target` is the queue to which it moved jobs."""
         from qdeck.adapters.undoing import CellUndoer
 
         return CellUndoer(self.name, batch)

@@ -1,6 +1,6 @@
 """The slices in which a plan is applied, the base class of appliers, and the applier of cells.
 
-An applier identifies a slice by the place of its first entry in the plan and stores what undoes it, so a slice that is
+An applier identifies a slice by the place of its first entry in the plan and stores its undo data, so a slice that is
 sent again is applied once and gets the same reply.
 """
 

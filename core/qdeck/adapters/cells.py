@@ -1,6 +1,6 @@
 """Cells: the values in other systems' keys that a change compares and writes, each before and after.
 
-What is checked, what is written and what undoes it all follow from the cells of a change.
+What is checked, what is written and its undo all follow from the cells of a change.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class ListShifts:
 
 
 def undo_key(adapter: str, batch: str, tag: bytes = b"") -> bytes:
-    """Return the hash that keeps what undoes a batch on the queues of an adapter, in the slot of a hash tag."""
+    """Return the hash that keeps the undo data of a batch on the queues of an adapter, in the slot of a hash tag."""
     if not batch or not batch.isascii():
         raise InvalidOption(f"{batch!r} is not the id of a batch", hint="Use the id that an operation returned.")
     return b"qdeck:undo:" + (b"{%b}:" % tag if tag else b"") + f"{adapter}:{batch}".encode()
@@ -189,7 +189,7 @@ def kept_undo(adapter: str, batch: str) -> Program[tuple[int, int, int]]:
 
 
 def _undo_keys(adapter: str, batch: str) -> Program[list[bytes]]:
-    """Return the hashes that keep what undoes a batch."""
+    """Return the hashes that keep the undo data of a batch."""
     tags = yield (b"SMEMBERS", _tags_key(adapter, batch))
     return [undo_key(adapter, batch, tag) for tag in (b"", *sorted(tags))]
 

@@ -221,7 +221,7 @@ class Native(Adapter):
         return NativeApplier(context, keep_ms, trip_ms)
 
     def undoer(self, batch: str, queues: Sequence[str], target: str | None = None) -> Undoer:
-        """Return what undoes a batch in these queues; `target` is the queue to which it moved jobs."""
+        """Return the undo of a batch in these queues; `target` is the queue to which it moved jobs."""
         from qdeck.adapters.native.undoing import NativeUndoer
 
         return NativeUndoer(batch, queues, target)

@@ -152,7 +152,7 @@ class NativeUndoer(Undoer):
         [kept] = yield from programs.read_slices(queue, self._batch, [number])
         if kept is None:
             raise UsageError(
-                f"what undoes the batch {self._batch} in {queue} is no longer kept",
+                f"the undo data of batch {self._batch} in {queue} is no longer kept",
                 hint="A batch can be undone for a day.",
             )
         columns = kept.get("c") or {}
