@@ -315,7 +315,7 @@ def test_a_completed_job_is_done_and_undo_restores_it(rig: Rig, state: str) -> N
                 after=["first"] if state == "blocked" else [])  # fmt: skip
         rig.add("kid", after=["a"])
     before = rig.picture()
-    assert act(rig, "complete", state, "a", batch="b").skipped == []
+    assert rig.act("complete", state, "a", batch="b").skipped == []
     assert rig.state("a") == "done"
     assert state == "dead" or rig.state("kid") == "ready"
     assert undo(rig).restored == 1
