@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck.admin import PRIORITY_NAMES, CautionCode, Feature, Verb, has_feature
@@ -33,6 +34,7 @@ _GOES_AWAY = (Verb.DISCARD, Verb.PURGE)
 CANCEL = "Cancel"
 _WORDS_OF_LIVE = 46
 _MOST_REASONS: Final = 3  # why jobs are left out
+_MOST_READ: Final = 100  # entries of a plan that are read for the question
 _MOST_CAUTIONS: Final = 4
 
 
@@ -116,7 +118,7 @@ def plan_lines(
     """Return what is done, where and on which terms, what else it reaches, what is left out and why, and what undo can
     restore. `left_out` counts jobs by the reason.
     """
-    rows = [_jobs(plan, naming), *terms, *_asked(plan, naming), _running(plan), *_reached(plan)]
+    rows = [_jobs(plan, naming), *terms, *_asked(plan, naming), *_change(plan, cells), _running(plan), *_reached(plan)]
     rows += [PlanTerm("left out", f"{count:,}", why) for why, count in left_out.most_common(_MOST_REASONS)]
     more = sum(left_out.values()) - sum(count for _, count in left_out.most_common(_MOST_REASONS))
     rows += [PlanTerm("", f"{more:,}", "for other reasons")] if more else []
@@ -157,6 +159,17 @@ def _asked(plan: Plan, naming: Naming) -> list[PlanTerm]:
         size = "".join(text for text, _ in fmt.size(plan.tail.bytes))
         rows.append(PlanTerm("removed", fmt.count(plan.count), f"{size}, with their history", "bad bold"))
     return rows
+
+
+def _change(plan: Plan, cells: int) -> list[PlanTerm]:
+    """Return what is done to jobs of another system, where it is the same for all: its name does not say it."""
+    if all(has_feature(queue.adapter, Feature.STATES) for queue in plan.by_queue):
+        return []
+    changes = {entry.reason for entry in islice(plan.entries(), _MOST_READ)}
+    if len(changes) != 1 or plan.count > _MOST_READ:
+        return []
+    parts = wrap(safe_text(changes.pop(), limit=300), cells - 24, most=3)
+    return [PlanTerm("" if at else "change", "", part) for at, part in enumerate(parts)]
 
 
 def _has_leases(plan: Plan) -> bool:
