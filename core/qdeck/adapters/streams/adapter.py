@@ -5,7 +5,7 @@ Entries that a group was not given are ready, those that a consumer was given an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import structs
 
@@ -15,12 +15,10 @@ from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import is_error
-from qdeck._settings.model import AdapterSettings
-from qdeck.adapters import paging
+from qdeck._settings.model import AdapterSettings, Interval
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import ALL, Capability, Kind, Source, age_s, change_each
-from qdeck.adapters.streams import changes, entries, rows
-from qdeck.adapters.streams.groups import NAMED, Place, read_consumers, read_groups
+from qdeck.adapters.streams.groups import NAMED, PendingLimits, Place, read_consumers, read_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,15 +28,15 @@ if TYPE_CHECKING:
     from qdeck.adapters.model import Entry, Look, Raw, Seen, Skipped, Want
     from qdeck.adapters.plans import Context
 
-_PENDING = (State.RUNNING, State.DEAD)
+_PENDING: Final = (State.RUNNING, State.DEAD)
 
 
 class StreamSettings(AdapterSettings, frozen=True, kw_only=True):
     """`[adapters.streams]`: when an entry that a consumer received and did not acknowledge is stuck or dead."""
 
-    pending_after: int = 300
+    pending_after: Interval = 300
     """Seconds after which a pending entry is stuck, and a consumer that requested nothing is gone."""
-    max_deliveries: int = 3
+    max_deliveries: Interval = 3
     """Deliveries after which such an entry is a dead letter."""
 
 
@@ -53,7 +51,7 @@ class Streams(Adapter):
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         super().__init__(settings)
         own = self.settings if isinstance(self.settings, StreamSettings) else StreamSettings()
-        self.limits = rows.PendingLimits(own.pending_after * 1000, own.max_deliveries)
+        self.limits = PendingLimits(own.pending_after * 1000, own.max_deliveries)
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """Return none: streams have the names of their services."""
@@ -86,6 +84,8 @@ class Streams(Adapter):
 
     def rows(self, now: int) -> Program[Look]:
         """Return a row for each group."""
+        from qdeck.adapters.streams import rows
+
         return (yield from rows.read(self.name, self._streams(), self.limits, now))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
@@ -105,10 +105,14 @@ class Streams(Adapter):
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
         """Return the entries with their messages."""
+        from qdeck.adapters.streams import entries
+
         return (yield from entries.fill(queue, raws, now, self.limits)) if raws else []
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
         """Return planned entries as they are now; of pending ones the group knows for how long."""
+        from qdeck.adapters import paging
+
         if state not in _PENDING:
             return (yield from super().recall(queue, state, seen, now))
         [source] = yield from self.sources(queue, (state,))
@@ -148,6 +152,8 @@ class Streams(Adapter):
 
     def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return what a verb changes in these entries, by the groups that their streams have."""
+        from qdeck.adapters.streams import changes
+
         known = yield from read_groups(list(dict.fromkeys(entry.seen.key for entry in entries)))
         groups = {
             stream: [] if isinstance(said, Exception) else [group.place for group in said]

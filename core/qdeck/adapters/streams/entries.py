@@ -11,15 +11,14 @@ from qdeck._redis.commands import text_of
 from qdeck.adapters import message_facts
 from qdeck.adapters.cells import unpacked
 from qdeck.adapters.model import Entry, Kind
-from qdeck.adapters.streams.groups import Place, read_consumers
-from qdeck.adapters.streams.rows import moment
+from qdeck.adapters.streams.groups import Place, moment, read_consumers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.model import Raw
-    from qdeck.adapters.streams.rows import PendingLimits
+    from qdeck.adapters.streams.groups import PendingLimits
 
 
 def fill(queue: str, raws: Sequence[Raw], now: int, limits: PendingLimits) -> Program[list[Entry]]:

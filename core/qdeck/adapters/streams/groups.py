@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from qdeck._engine.stored_numbers import digits
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import ReplyCode, code_of, is_error
@@ -99,3 +100,23 @@ def read_consumers(places: Sequence[Place]) -> Program[dict[Place, list[Consumer
 
 def _consumer(facts: Mapping[bytes, Any]) -> Consumer:
     return Consumer(facts[b"name"], int(facts[b"pending"]), int(facts[b"idle"]))
+
+
+class PendingLimits(NamedTuple):
+    """When a pending entry is stuck, and when it is a dead letter."""
+
+    idle_ms: int
+    deliveries: int
+
+    def is_stuck(self, idle_ms: int | None) -> bool:
+        """Return whether its consumer has had it for too long."""
+        return idle_ms is not None and idle_ms >= self.idle_ms
+
+    def is_dead(self, deliveries: int, idle_ms: int | None) -> bool:
+        """Return whether it was given to consumers so often that it will not be done."""
+        return deliveries >= self.deliveries and self.is_stuck(idle_ms)
+
+
+def moment(entry_id: bytes) -> int | None:
+    """Return when an entry was added, by its id."""
+    return digits(entry_id.partition(b"-")[0])

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine.stored_numbers import digits
 from qdeck._model.values import Measure, QueueRow
 from qdeck._model.words import Unreadable
 from qdeck._redis import reads
 from qdeck._redis.commands import text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Look, age_s
-from qdeck.adapters.streams.groups import ConsumerGroup, Place, is_topic, read_consumers, read_groups
+from qdeck.adapters.streams.groups import ConsumerGroup, Place, is_topic, moment, read_consumers, read_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._redis.commands import Command, Program
-    from qdeck.adapters.streams.groups import Consumer
+    from qdeck.adapters.streams.groups import Consumer, PendingLimits
 
 MOST_PENDING: Final = 10_000  # entries of a group that are looked at
 MOST_COUNTED: Final = 1_000  # entries that are read where the server cannot say how many a group was not given
-
-
-class PendingLimits(NamedTuple):
-    """When a pending entry is stuck, and when it is a dead letter."""
-
-    idle_ms: int
-    deliveries: int
-
-    def is_stuck(self, idle_ms: int | None) -> bool:
-        """Return whether its consumer has had it for too long."""
-        return idle_ms is not None and idle_ms >= self.idle_ms
-
-    def is_dead(self, deliveries: int, idle_ms: int | None) -> bool:
-        """Return whether it was given to consumers so often that it will not be done."""
-        return deliveries >= self.deliveries and self.is_stuck(idle_ms)
 
 
 def read(adapter: str, streams: Sequence[bytes], limits: PendingLimits, now: int) -> Program[Look]:
@@ -121,8 +105,3 @@ def _without_groups(adapter: str, streams: Sequence[bytes], now: int) -> Program
             if count:
                 unheard[name] = count
     return rows, unheard
-
-
-def moment(entry_id: bytes) -> int | None:
-    """Return when an entry was added, by its id."""
-    return digits(entry_id.partition(b"-")[0])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core.adapters.streams.records import GROUP, OLD_MS, STREAM, TOPIC, WORKER, age, send, take
+from qdeck import InvalidOption
 from qdeck.admin import Status, Writer
 from qdeck.testing.adapters import values
 from support.commands import runner
@@ -171,3 +172,18 @@ def test_the_commands_operate_streams(qdeck: Callable[..., Ran], raw: redis.Redi
     assert qdeck("undo", "--yes").code == 0
     assert qdeck("bury", STREAM, "--yes").code == 64
     assert [row["id"] for row in qdeck("workers", "--json").json] == [WORKER]
+
+
+def test_the_settings_say_when_an_entry_is_stuck_and_dead(url: str, raw: redis.Redis) -> None:
+    raw.xgroup_create(STREAM, GROUP, "0", mkstream=True)
+    [left] = send(raw, "left")
+    take(raw)
+    raw.xclaim(STREAM, GROUP, WORKER, 0, [left], idle=2_000, retrycount=2, justid=True)
+    for settings, numbers in (
+        ({}, (1, 0, 0)), ({"pending_after": 1}, (1, 1, 0)), ({"pending_after": 1, "max_deliveries": 2}, (0, 0, 1))
+    ):  # fmt: skip
+        with Writer(url, adapters=("streams",), adapter_settings={"streams": settings}) as writer:
+            row = rows(writer)[STREAM]
+            assert (row.running, row.stuck, row.dead) == numbers
+    with pytest.raises(InvalidOption, match="pending_after"):
+        Writer(url, adapters=("streams",), adapter_settings={"streams": {"pending_after": 0}})
