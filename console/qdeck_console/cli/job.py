@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @command("show", examples=("qdeck job shop:mail:actions 7f3a", "qdeck job shop:mail:actions 7f3a --json"))
-@click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, or ADAPTER/NAME.")
+@click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, ADAPTER/NAME, or one of its keys.")
 @click.argument("job_id", shell_complete=suggesting("jobs"), metavar="ID", help="Id of the job.")
 def show_job(queue: str, job_id: str) -> None:
     """Show one job: payload, history, error, dependencies, dependents, result and log."""
@@ -96,7 +96,9 @@ def _edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="File with the new payload, - for stdin. Default: open an editor.",
         ),
         click.argument("job_id", shell_complete=suggesting("jobs"), metavar="ID", help="Id of the job."),
-        click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, or ADAPTER/NAME."),
+        click.argument(
+            "queue", shell_complete=suggesting("queues"), help="Queue: its name, ADAPTER/NAME, or one of its keys."
+        ),
     ):
         function = option(function)
     return function

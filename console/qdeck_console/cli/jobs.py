@@ -39,7 +39,7 @@ jobs = VerbGroup(
         "qdeck jobs shop:mail:actions --where 'payload.user:42' --json",
     ),
 )
-@click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, or ADAPTER/NAME.")
+@click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, ADAPTER/NAME, or one of its keys.")
 @state_option
 @where_option
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most this many. Default: all.")

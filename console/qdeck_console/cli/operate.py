@@ -46,7 +46,10 @@ def act_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every verb that acts on many jobs."""
     options = (
         click.argument(
-            "queue", shell_complete=suggesting("queues"), required=False, help="Queue: its name, or ADAPTER/NAME."
+            "queue",
+            shell_complete=suggesting("queues"),
+            required=False,
+            help="Queue: its name, ADAPTER/NAME, or one of its keys.",
         ),
         where_option,
         click.option(
