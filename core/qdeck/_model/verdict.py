@@ -30,7 +30,7 @@ from qdeck._redis.commands import Pause
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from qdeck._model.values import Measure, Snapshot
     from qdeck._model.words import Unreadable
@@ -67,10 +67,16 @@ class Findings:
     queues stay and then share memory. `shared` are the names that queues of several adapters have.
     """
 
-    def __init__(self, known: Iterable[Finding] = (), shared: Collection[str] = ()) -> None:
+    def __init__(self, shared: Collection[str] = ()) -> None:
         self.checks: list[Check] = []
         self._shared = shared
-        self._known = {(one.code, one.queue): one for one in known}
+        self._known: dict[tuple[Code, QueueRef | None], Finding] = {}
+
+    def recall(self, known: Sequence[Finding]) -> Iterator[None]:
+        """Take the findings of the last refresh, in steps: there may be several for each of ten thousand queues."""
+        for part in _parts(known):
+            self._known.update({(one.code, one.queue): one for one in part})
+            yield
 
     def known(self, code: Code, queue: QueueRef) -> Finding | None:
         """Return the finding on a queue of the last refresh."""
@@ -121,9 +127,11 @@ class Standing:
         between its steps.
         """
         is_partial = seen.fresh is not None
+        if is_partial:
+            yield Pause(0)
         if not is_partial or not 0 <= seen.at_ms - self._judged_ms < JUDGE_MS:
-            found = Findings(self._last.findings, seen.shared)
-            for _ in steps(seen, thresholds, found):
+            found = Findings(seen.shared)
+            for _ in chain(found.recall(self._last.findings), steps(seen, thresholds, found)):
                 if is_partial:
                     yield Pause(0)
             self._judged_ms = seen.at_ms if is_partial else 0

@@ -108,7 +108,7 @@ def check(seen: Snapshot, adapters: Adapters, notices: list[str]) -> Program[Che
         rows = [row for row in seen.queues if row.adapter == adapter.name and row.problem is None]
         found += yield from adapter.unreadable(rows, notices)
     found += [(problem, None) for problem in (yield from _beside())]
-    made = Findings(shared=seen.shared)
+    made = Findings(seen.shared)
     findings = [
         Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, problem=problem)
         if ref is None

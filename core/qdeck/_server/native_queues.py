@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import keys
 from qdeck._engine.stored_numbers import require_integer
@@ -13,9 +14,10 @@ from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, UsageError
 from qdeck._model.values import NATIVE, QueueRef, QueueRow, Snapshot, Totals, UnknownTaskJobs, WorkerRow
 from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import keyspace_scan, reads
-from qdeck._redis.commands import with_errors
+from qdeck._redis.commands import Pause, with_errors
 from qdeck._redis.errors import LOST, is_error
 from qdeck._server import history, late_schedules, workers
+from qdeck._server.counted_queues import TOTALS, CountedQueue, CountedTotals
 from qdeck._server.queue_details import Detail, pause_of, read_details
 from qdeck._server.server_info import read_server
 from qdeck._settings.thresholds import Thresholds
@@ -29,60 +31,11 @@ VERSION: Final = keys.LAYOUT.encode()
 CHUNK: Final = 50  # queues read in one round trip; a few ms of work, for others on the event loop
 STRAYS_MS: Final = 5000  # between steps of the search for queues that the registry does not name
 FORGET_MS: Final = 30_000  # how long the list of names is used while the registry keeps its size
-WINDOW_MS: Final = 10_000  # over which rates are taken
-DEAD_WINDOW_MS: Final = 60_000  # likewise, of dead letters: a few of them are not a trend
-DEAD_LEAST_MS: Final = 10_000  # the shortest time for a rate
 ROTATION: Final = 200  # queues beyond the visible ones whose details are read in each refresh
 PORTION: Final = 1000  # queues beyond the visible ones whose counts are read in each later refresh
 
 _COUNTS: Final = ("ready", "delayed", "blocked", "running", "dead_letter", "done", "cancelled")
-TOTALS: Final = (
-    "enqueued", "done", "failed", "retried", "dead", "crashed", "expired", "cancelled", "refused", "missing",
-    "dropped_dead", "dropped_done", "discarded", "quarantined",
-)  # fmt: skip
 _FIELDS: Final = ("v", "paused", "limit", "rate", "unknown_tasks", *_COUNTS, *(f"n:{name}" for name in TOTALS))
-
-
-PastFlows: TypeAlias = "list[tuple[int, history.Flow]]"  # moments, each with the flow until then
-
-
-@dataclass(slots=True)
-class CountedQueue:
-    """A queue at the last refresh: most do not change from one to the next."""
-
-    reply: bytes
-    base: QueueRow
-    row: QueueRow
-    flow: history.Flow | None
-    derived: tuple[Any, ...] = ()
-    past_flows: PastFlows = field(default_factory=list)  # of the window for rates
-    past_deaths: PastFlows = field(default_factory=list)  # of the window for dead letters
-
-    def rates(self, now: int) -> tuple[float | None, float | None, float | None]:
-        """Return how many jobs came and went a second and died a minute, compared with the oldest moment of a
-        window."""
-        if self.flow is None:
-            return None, None, None
-        came, went, dead = None, None, None
-        then = _oldest(self.past_flows, now, self.flow, WINDOW_MS)
-        if then is not None and now > then[0]:
-            seconds = (now - then[0]) / 1000
-            came = max(0.0, (self.flow.came - then[1].came) / seconds)
-            went = max(0.0, (self.flow.went - then[1].went) / seconds)
-        then = _oldest(self.past_deaths, now, self.flow, DEAD_WINDOW_MS)
-        if then is not None and now - then[0] >= DEAD_LEAST_MS:
-            dead = max(0.0, 60_000 * (self.flow.died - then[1].died) / (now - then[0]))
-        return came, went, dead
-
-
-def _oldest(past_flows: PastFlows, now: int, flow: history.Flow, window_ms: int) -> tuple[int, history.Flow] | None:
-    """Return the oldest moment of a window; record this one when a tenth of the window has passed."""
-    while len(past_flows) > 1 and now - past_flows[1][0] >= window_ms:
-        del past_flows[0]
-    oldest = past_flows[0] if past_flows else None
-    if not past_flows or now - past_flows[-1][0] >= window_ms // 10:
-        past_flows.append((now, flow))
-    return oldest
 
 
 @dataclass(slots=True)
@@ -148,6 +101,8 @@ def read_snapshot(cache: RefreshCache, address: str, visible: Collection[str] | 
     alive = None if found is None else [row for row in found if row.alive]
     rows = yield from _unknown_to_all(rows, alive)
     partial = len(fresh) < len(rows)
+    if partial:
+        yield Pause(0)
     return Snapshot(
         at_ms=now,
         server=read_server(hello, info, address),
@@ -313,20 +268,21 @@ def _read_counts(
                     continue
                 flow = history.Flow.of(base.totals) if base.totals else None
                 if known is None:
-                    known = cache.known[name] = CountedQueue(kept, base, base, flow)
+                    known = cache.known[name] = CountedQueue(kept, base, flow)
                     if earlier is not None and name in earlier[1]:
-                        known.past_flows.append((earlier[0], earlier[1][name]))
-                        known.past_deaths.append((earlier[0], earlier[1][name]))
+                        known.past_flows.extend((earlier[0], *earlier[1][name]))
+                        known.past_deaths.extend((earlier[0], *earlier[1][name]))
                 else:
-                    known.reply, known.base, known.flow, known.derived = kept, base, flow, ()
-            seen[name] = known.base
+                    known.reply, known.row, known.flow = kept, base, flow
+            seen[name] = known.row
         chosen = [seen[name] for name in _chosen(cache, part.names, visible) if name in seen]
         cache.details |= yield from read_details(chosen, now, cache.thresholds, takers)
         for name in seen:
             _row_of(cache, name, takers, now)
-        fresh |= {base.ref for base in seen.values()}
-        denied += [row.problem for row in seen.values() if row.problem and row.problem.code is UnreadableCode.NOPERM]
-    if fresh and len(denied) == len(fresh) and all(known.base.problem for known in cache.known.values()):
+        fresh |= {row.ref for row in seen.values()}
+        unread = [row.problem for row in seen.values() if row.is_unread and row.problem]
+        denied += [problem for problem in unread if problem.code is UnreadableCode.NOPERM]
+    if fresh and len(denied) == len(fresh) and all(known.row.is_unread for known in cache.known.values()):
         raise NotAllowed(denied[0].text, hint="Give this user read rights, such as +@read and ~*")
     return frozenset(fresh)
 
@@ -385,7 +341,7 @@ def _row(name: str, reply: Any) -> QueueRow | None:
         pause=pause_of(reply[1]),
         limit=limit,
         rate=(rate[0], rate[1]) if rate and len(rate) == 2 else None,
-        totals=MappingProxyType(dict(zip(TOTALS, counts[len(_COUNTS) :], strict=True))),
+        totals=CountedTotals(counts[len(_COUNTS) :]),
         unknown_tasks=_refused(reply[4]) if reply[4] else (),
     )
 
@@ -442,16 +398,15 @@ def _chosen(cache: RefreshCache, names: Sequence[str], visible: Collection[str] 
 def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: int) -> None:
     """Return a queue's row from its counts and its details."""
     known = cache.known[name]
-    base = known.base
-    if base.problem is not None:
-        known.row = base
+    row = known.row
+    if row.is_unread:
         return
     detail = cache.details.get(name) or _NO_DETAIL
     # A detail may be of an earlier refresh than the counts.
-    waits = detail.oldest_ms is not None and (base.ready or base.delayed)
+    waits = detail.oldest_ms is not None and (row.ready or row.delayed)
     oldest = max(0, now - (detail.oldest_ms or 0)) / 1000 if waits else None
-    stuck, over_limit = (detail.stuck, detail.over_limit) if base.running else (0, 0)
-    overdue = detail.overdue if base.delayed else 0
+    stuck, over_limit = (detail.stuck, detail.over_limit) if row.running else (0, 0)
+    overdue = detail.overdue if row.delayed else 0
     late, late_delayed = (detail.late, detail.late_delayed) if waits else (0, 0)
     serving = None if takers is None else takers.get(name, 0)
     came, went, dead = known.rates(now)
@@ -459,38 +414,23 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
         stuck, over_limit, overdue, late, late_delayed, oldest, detail.exact, came, went, dead, serving,
         detail.set_aside, detail.undelivered, detail.problem,
     )  # fmt: skip
-    if known.derived != derived:
-        known.derived = derived
-        known.row = replace(
-            base,
-            stuck=stuck,
-            over_limit=over_limit,
-            overdue=overdue,
-            late=late,
-            late_delayed=late_delayed,
-            oldest_s=oldest,
-            oldest_exact=detail.exact,
-            in_per_s=came,
-            out_per_s=went,
-            dead_per_min=dead,
-            workers=serving,
-            set_aside=detail.set_aside,
-            undelivered=detail.undelivered,
-            problem=detail.problem,
-        )
+    if _read_derived(row) != derived:
+        changes: dict[str, Any] = dict(zip(_DERIVED, derived, strict=True))
+        known.row = replace(row, **changes)
 
 
+_DERIVED: Final = (
+    "stuck", "over_limit", "overdue", "late", "late_delayed", "oldest_s", "oldest_exact", "in_per_s", "out_per_s",
+    "dead_per_min", "workers", "set_aside", "undelivered", "problem",
+)  # fmt: skip
+_read_derived: Final = attrgetter(*_DERIVED)
 _NO_DETAIL: Final = Detail()
+_NO_TOTALS: Final = Totals()
+_SUMMED: Final = {one.name: attrgetter(one.name) for one in fields(Totals)}
 
 
-def sums(rows: Sequence[QueueRow]) -> Totals:
-    """Return the sums over all queues that could be read."""
+def sums(rows: Sequence[QueueRow], others: Totals = _NO_TOTALS) -> Totals:
+    """Return the sums over all queues that could be read, and those of others."""
     return Totals(
-        ready=sum(row.ready or 0 for row in rows),
-        delayed=sum(row.delayed or 0 for row in rows),
-        blocked=sum(row.blocked or 0 for row in rows),
-        running=sum(row.running or 0 for row in rows),
-        stuck=sum(row.stuck or 0 for row in rows),
-        late=sum(row.late or 0 for row in rows),
-        dead=sum(row.dead or 0 for row in rows),
+        **{name: getattr(others, name) + sum(filter(None, map(read, rows))) for name, read in _SUMMED.items()}
     )

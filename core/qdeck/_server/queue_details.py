@@ -52,7 +52,7 @@ def read_details(
     rows: Sequence[QueueRow], now: int, thresholds: Thresholds, takers: Mapping[str, int] | None
 ) -> Program[dict[str, Detail]]:
     """Return the details of these queues, all in a few round trips. `takers` counts the workers of each queue."""
-    readable = [row for row in rows if row.problem is None]
+    readable = [row for row in rows if not row.is_unread]
     found = {row.name: Detail(stuck=0, overdue=0, late=0) for row in readable}
     yield from _read_waiting([row for row in readable if row.ready or row.delayed], found, now, thresholds.stuck_age_ms)
     yield from _read_running([row for row in readable if row.running], found, now)

@@ -173,7 +173,8 @@ class Adapters:
         there = dict.fromkeys(row.adapter for row in found)
         late = seen.late_schedules if self.shows_native else ()
         return replace(
-            seen, queues=rows, fresh=fresh, shared=self.shared, totals=native_queues.sums(rows),
+            seen, queues=rows, fresh=fresh, shared=self.shared,
+            totals=native_queues.sums(found, seen.totals) if self.shows_native else native_queues.sums(found),
             adapters=(*(seen.adapters if self.shows_native else ()), *there),
             notices=(*seen.notices, *self._notices, *notices), measures=self.measures,
             late_schedules=(*(late or ()), *self.late_schedules) or late,

@@ -20,7 +20,10 @@ def _seen(rows: list[QueueRow]) -> Snapshot:
 
 
 def _findings(rows: list[QueueRow], known: verdict.Findings | None = None) -> tuple[verdict.Findings, int]:
-    found = verdict.Findings([finding for check in known.checks for finding in check.findings] if known else ())
+    found = verdict.Findings()
+    before = [finding for check in known.checks for finding in check.findings] if known else []
+    recalled = sum(1 for _ in found.recall(before))
+    assert recalled == -(-len(before) // verdict.STEP)
     return found, sum(1 for _ in verdict.steps(_seen(rows), None, found))
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from qdeck._model.verdict import Standing
+from qdeck._server.counted_queues import CountedQueue
 from qdeck._server.history import Flow
-from qdeck._server.native_queues import CountedQueue
 from qdeck.admin import Code, QueueRow, Status
 from support.verdicts import judge
 
@@ -58,7 +58,7 @@ def test_what_one_look_cannot_tell_is_unknown() -> None:
 
 
 def test_dead_letters_are_counted_by_the_minute() -> None:
-    known = CountedQueue(b"", QueueRow(name=QUEUE), QueueRow(name=QUEUE), None)
+    known = CountedQueue(b"", QueueRow(name=QUEUE), None)
     growth: list[float | None] = []
     for second in range(200):
         died = second // 2 if second < 20 else 10 + (second == 199)
