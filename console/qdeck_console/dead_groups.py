@@ -12,20 +12,20 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import PART_MS, Entry, Feature, Gathering, Groups, GroupWalk, parse
+from qdeck.admin import PART_MS, Entry, Feature, Gathering, Groups, GroupWalk, QueueRef, parse
 from qdeck_console.pace import Pace
 from qdeck_console.steps import pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck.admin import AsyncReader, Group, QueueRef, QueueRow, Snapshot
+    from qdeck.admin import AsyncReader, Group, QueueRow, Snapshot
 
 MOST: Final = 1000  # groups that are listed, the largest; all are counted
 _BUDGET_S: Final = 0.12
 _AGAIN_S: Final = 0.02  # once all were read: what changed is read again with less hurry
 _FIRST_S: Final = 0.3
-_STEP: Final = 2000  # queues between two pauses
+_STEP: Final = 1000  # queues between two pauses
 _TOGETHER: Final = 10  # queues whose counts are read in one go: a few ms of work
 _UNCOUNTED_S: Final = 5.0  # between two readings of a queue that does not count its groups, at least
 _RESORT_S: Final = 10.0
@@ -78,7 +78,7 @@ class Triage:
         self._queues: dict[QueueRef, _Queue] = {}
         self._order: dict[tuple[str, str, str], int] = {}
         self._sorted_at = float("-inf")
-        self._visible: set[str] = set()
+        self._visible: set[QueueRef] = set()
         self._left_out = 0
         self._one = asyncio.Lock()
 
@@ -93,7 +93,7 @@ class Triage:
         """Read on for a moment, unless that in progress, and return what is known. Of the queues of `visible` groups
         the trend is read too.
         """
-        self._visible = {key.partition("\n")[0] for key in visible}
+        self._visible = {QueueRef.parse(key.partition("\n")[0]) for key in visible}
         if not self._one.locked() or not self._queues:
             async with self._one:
                 await self._look(snapshot)
@@ -101,18 +101,21 @@ class Triage:
 
     async def _look(self, snapshot: Snapshot) -> None:
         named = self._wanted.pushdown(snapshot.at_ms).queues
-        rows = [row for row in snapshot.queues if row.ref.is_in(named)]
-        self._left_out = sum(row.is_unread for row in rows)
-        rows = [row for row in rows if row.dead]
         queues: list[_Queue] = []
-        for at in range(0, len(rows), _STEP):
+        due: list[_Queue] = []
+        left_out = 0
+        for at in range(0, len(snapshot.queues), _STEP):
             await pause()
-            queues += [self._known(row, snapshot.at_ms) for row in rows[at : at + _STEP]]
+            rows = [row for row in snapshot.queues[at : at + _STEP] if row.ref.is_in(named)]
+            left_out += sum(row.is_unread for row in rows)
+            some = [self._known(row, snapshot.at_ms) for row in rows if row.dead]
+            queues += some
+            due += filter(self._is_due, some)
+        self._left_out = left_out
         self._queues = {queue.ref: queue for queue in queues}
         await pause()
         started = time.monotonic()
-        due = [queue for queue in queues if self._is_due(queue)]
-        due.sort(key=lambda queue: (queue.found is not None, str(queue.ref) not in self._visible, queue.size))
+        due.sort(key=lambda queue: (queue.found is not None, queue.ref not in self._visible, queue.size))
         is_begun = any(queue.found or queue.gathering for queue in queues)
         begun = _AGAIN_S if all(queue.found for queue in queues) else _BUDGET_S
         budget = begun if is_begun else _FIRST_S
@@ -129,7 +132,7 @@ class Triage:
         together: list[_Queue] = []
         for queue in due:
             counts = queue.is_counted and self._wanted.is_everything and queue.gathering is None
-            (together if counts and not (queue.found and str(queue.ref) in self._visible) else alone).append(queue)
+            (together if counts and not (queue.found and queue.ref in self._visible) else alone).append(queue)
         for at in range(0, len(together), _TOGETHER):
             if time.monotonic() > until:
                 break
@@ -159,7 +162,7 @@ class Triage:
         if queue.gathering is not None:
             return True
         changed = queue.read_mark != queue.mark or not queue.is_counted
-        if str(queue.ref) in self._visible and not queue.has_trends:
+        if not queue.has_trends and queue.ref in self._visible:
             changed = True
         return changed and (queue.found is None or queue.pace.is_due)
 
@@ -212,13 +215,19 @@ class Triage:
     async def _result(self, queues: Sequence[_Queue], last_key_at: float) -> Triaged:
         await pause()
         groups = [group for queue in queues for group in queue.groups.groups]
-        now, count = time.monotonic(), len(groups)
-        if not self._order or (now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S):
-            groups = nsmallest(MOST, groups, key=lambda group: (-group.count, group.queue, *_key(group)))
-            self._sorted_at = now
-        else:  # rows do not move while the operator reads them
-            last = len(self._order)
-            groups = nsmallest(MOST, groups, key=lambda group: (self._order.get(_key(group), last), -group.count))
+        now, count, order = time.monotonic(), len(groups), self._order
+        resort = not order or (now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S)
+        self._sorted_at = now if resort else self._sorted_at
+        ranked: list[tuple[tuple[str | int, ...], int]] = []
+        for at in range(0, count, _STEP):
+            await pause()
+            for number, group in enumerate(groups[at : at + _STEP], at):
+                key = _key(group)
+                # Rows do not move while the operator reads them.
+                rank = (-group.count, group.queue, *key) if resort else (order.get(key, len(order)), -group.count)
+                ranked.append((rank, number))
+        await pause()
+        groups = [groups[number] for _, number in nsmallest(MOST, ranked)]
         self._order = {_key(group): at for at, group in enumerate(groups)}
         await pause()
         return Triaged(

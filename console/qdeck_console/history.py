@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import isnan, nan
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -28,6 +29,7 @@ _SLOT_MS: Final = HOUR_MS // SAMPLES
 
 Cells = list[float | None]
 READY, FILLED, DRAINED = 0, 1, 2
+_KINDS: Final = 3  # numbers of a sample
 
 
 # Jobs that come and go a second, of many queues together; none where no queue reports them.
@@ -50,13 +52,18 @@ class Pasts:
 
 @dataclass(slots=True)
 class _Track:
-    """Samples of one queue, newest last, one a slot; `slot` is that of the newest."""
+    """Samples of one queue, newest last, one a slot; `slot` is that of the newest.
+
+    The numbers of a sample follow each other in one array: three arrays would take as much again as the numbers.
+    """
 
     sample_s: float
     slot: int
-    series: tuple[array[float], array[float], array[float]] = field(
-        default_factory=lambda: (array("f"), array("f"), array("f"))
-    )
+    samples: array[float] = field(default_factory=lambda: array("f"))
+
+    def of(self, kind: int) -> array[float]:
+        """Return the samples of one number."""
+        return self.samples[kind::_KINDS]
 
 
 @dataclass(slots=True)
@@ -81,7 +88,7 @@ class History:
     def still(self) -> History:
         """Return a copy that records nothing, for a frozen screen."""
         found = History()
-        found._tracks = {ref: replace(one, series=_copied(one.series)) for ref, one in self._tracks.items()}
+        found._tracks = {ref: replace(one, samples=one.samples[:]) for ref, one in self._tracks.items()}
         found._pasts, found._sample_s, found._began = dict(self._pasts), self._sample_s, self._began
         found._now, found._now_ms, found._agent_seen = self._now, self._now_ms, self._agent_seen
         return found
@@ -150,10 +157,8 @@ class History:
             gap = min(SAMPLES, slot - track.slot - 1)
             was_lost = gap * self._sample_s > max(_GAP_S, 4 * self._sample_s)  # a late look is no gap
             values = (_known(row.ready), _known(row.in_per_s), _known(row.out_per_s))
-            for series, value in zip(track.series, values, strict=True):
-                series.extend([nan if was_lost else value] * gap)
-                series.append(value)
-                del series[:-SAMPLES]
+            track.samples.extend(((nan,) * _KINDS if was_lost else values) * gap + values)
+            del track.samples[: -SAMPLES * _KINDS]
             track.slot = slot
 
     def _cells(self, queue: QueueRef, kind: int, cells: int) -> Cells:
@@ -170,7 +175,7 @@ class History:
             return [nan] * SAMPLES
         while track.sample_s < self._sample_s:
             _halve(track)
-        series = track.series[kind]
+        series = track.of(kind)
         late = int(self._now / self._sample_s) - track.slot
         if late * self._sample_s <= _GAP_S:  # its turn has not come yet
             late = 0
@@ -193,12 +198,6 @@ class History:
         return out
 
 
-def _copied(series: tuple[array[float], array[float], array[float]]) -> tuple[array[float], array[float], array[float]]:
-    """Return the same samples, to be kept as they are."""
-    ready, filled, drained = series
-    return ready[:], filled[:], drained[:]
-
-
 def _known(value: float | None) -> float:
     """Return what is not known stays a gap: a zero would tell of a queue that stands still."""
     return nan if value is None else float(value)
@@ -206,11 +205,13 @@ def _known(value: float | None) -> float:
 
 def _halve(track: _Track) -> None:
     """Two samples become one."""
-    for series in track.series:
-        values = list(series) + [nan] * (track.slot % 2 == 0)  # the newest may have no partner yet
+    halved = []
+    for kind in range(_KINDS):
+        values = list(track.of(kind)) + [nan] * (track.slot % 2 == 0)  # the newest may have no partner yet
         values = [nan] * (len(values) % 2) + values
         means = (_mean(pair) for pair in zip(values[::2], values[1::2], strict=True))
-        series[:] = array("f", [nan if mean is None else mean for mean in means])
+        halved.append([nan if mean is None else mean for mean in means])
+    track.samples = array("f", chain.from_iterable(zip(*halved, strict=True)))
     track.slot //= 2
     track.sample_s *= 2
 

@@ -28,22 +28,24 @@ DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeTotals:
-    """The totals of shares: entries, bytes, rules and queues."""
+    """The totals of shares: entries, bytes, rules and queues, and the entries of each rule and of each verb."""
 
     count: int
     bytes: int
-    rules: int
     queues: int
+    by_rule: Mapping[str, int]
+    by_verb: Mapping[str, int]
 
     @classmethod
     def of(cls, shares: Sequence[Share]) -> PurgeTotals:
         """Return the totals of what was found."""
-        return cls(
-            count=sum(share.count for share in shares),
-            bytes=sum(share.bytes for share in shares),
-            rules=len({share.rule for share in shares}),
-            queues=len({share.ref for share in shares}),
-        )
+        by_rule, by_verb = Counter[str](), Counter[str]()
+        for share in shares:
+            by_rule[share.rule] += share.count
+            by_verb[share.verb] += share.count
+        queues = len({share.ref for share in shares})
+        size = sum(share.bytes for share in shares)
+        return cls(count=by_rule.total(), bytes=size, queues=queues, by_rule=by_rule, by_verb=by_verb)
 
     @property
     def sentence(self) -> str:
@@ -305,7 +307,6 @@ class AppliedPlan:
 
 def plan_lines(
     plan: Plan,
-    shares: Sequence[Share],
     sums: PurgeTotals,
     why_not: str,
     done: AppliedPlan | None,
@@ -330,12 +331,13 @@ def plan_lines(
     undo = f"until {fmt.clock(now_ms + DAY_MS)}" if cells >= 90 else "24h"
     told: list[Piece] = [
         (" ", "text"), *_number(sums.count, "entry", "entries"), *_strong(fmt.size(sums.bytes)), ("   ", "text"),
-        *_number(sums.rules, "rule", "rules"), *_number(sums.queues, "queue", "queues"), (f"undo {undo}", "muted"),
+        *_number(len(sums.by_rule), "rule", "rules"), *_number(sums.queues, "queue", "queues"),
+        (f"undo {undo}", "muted"),
     ]  # fmt: skip
     return [
         (*fmt.fit(head, cells - fmt.length(right)), *right),
         tuple(told),
-        done.line(cells) if done is not None else ((f" {verbs_words(shares)}{left_out_words(plan)}", "muted"),),
+        done.line(cells) if done is not None else ((f" {verbs_words(sums)}{left_out_words(plan)}", "muted"),),
     ]
 
 
@@ -347,16 +349,16 @@ def _strong(pieces: Sequence[Piece]) -> list[Piece]:
     return [(text, "strong bold" if role == "text" else role) for text, role in pieces]
 
 
-def verbs_words(shares: Sequence[Share]) -> str:
+def verbs_words(sums: PurgeTotals) -> str:
     """Return what a plan does, in words: `1 to bury, 2 to discard`."""
-    return counts_words(shares, lambda verb: f"to {verb}") or "nothing to do"
+    return counts_words(sums, lambda verb: f"to {verb}") or "nothing to do"
 
 
-def counts_words(shares: Sequence[Share], word_of: Callable[[str], str]) -> str:
+def counts_words(sums: PurgeTotals, word_of: Callable[[str], str]) -> str:
     """Return how many entries there are of each verb, in words."""
     counts = Counter[str]()
-    for share in shares:
-        counts[word_of(share.verb)] += share.count
+    for verb, count in sums.by_verb.items():
+        counts[word_of(verb)] += count
     return ", ".join(f"{count:,} {word}" for word, count in counts.items())
 
 

@@ -91,9 +91,8 @@ def _outcome(task: AgentTask) -> tuple[str, str]:
     return words + (", stopped early" if task.outcome == "stopped" else ""), "text"
 
 
-def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cells: int) -> list[Line]:
+def apply_would(plan: Plan, sums: PurgeTotals, undo_bytes: int | None, cells: int) -> list[Line]:
     """Return what applying the plan would do."""
-    sums = PurgeTotals.of(shares)
     steps = -(-sums.count // 500)
     words = f"take {fmt.counted(steps, 'step')} of 500 at most; each entry is checked again and skipped if it changed"
     lines: list[Line] = [section("apply would", "", "muted", cells)]
@@ -129,7 +128,7 @@ def confirm_rows(
     """
     tail, totals, sums = plan.tail, plan.tail.totals, PurgeTotals.of(shares)
     found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
-    words = f"{fmt.counted(sums.rules, 'rule')}, {fmt.counted(sums.queues, 'queue')}, {found}"
+    words = f"{fmt.counted(len(sums.by_rule), 'rule')}, {fmt.counted(sums.queues, 'queue')}, {found}"
     rows = [PlanTerm("entries", fmt.count(sums.count), words)]
     if filter_text:
         rows.append(PlanTerm("", "▲", "the filter only hides rows; all is applied", "warn bold"))

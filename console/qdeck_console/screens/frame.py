@@ -290,8 +290,9 @@ class FrameScreen(Screen[None]):
 
     def on_screen_suspend(self) -> None:
         """Drop the queues when another screen is shown: the list is drawn again from the newest snapshot."""
-        if self in self.console.screen_stack:
-            return
+        stack = self.console.screen_stack
+        if self in stack and not any(isinstance(screen, FrameScreen) for screen in stack[stack.index(self) + 1 :]):
+            return  # only a dialog is over it
         self.feed_state = FeedState()
         for view in self.query(LineList):
             view.rest()

@@ -45,6 +45,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
         super().__init__()
         self._jobs: dict[tuple[str, str, str, str], dict[str, JobRecord]] = {}  # the samples of a share
         self._folds: dict[str, bool] = {}
+        self._laid: tuple[tuple[Any, ...], Listing] | None = None
 
     @cached_property
     def work(self) -> PurgeWork:
@@ -164,18 +165,28 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
         self.query_one("#about", Lines).show(make, self.painter)
 
     def _draw_plan(self, rules: Sequence[RuleRow]) -> None:
-        work = self.work
-        planned: Sequence[PlanRow] = ()
-        if work.plan is not None or work.dry is not None:
-            height = self.view.size.height
-            planned = present.plan_rows(
-                work.shares, rules, work.dry, work.limits, self._folds, self.filter_text, height
-            )
-        lines = [Item("\n".join((row.rule, *(row.share.key if row.share else ()))), 1, row) for row in planned]
-        lines = lines or [Item("", 1, line) for line in self._empty()]
-        self.view.show(Listing(lines, self._plan_lines), self.painter)
+        planned = self._planned(rules)
+        self.view.show(
+            planned or Listing([Item("", 1, line) for line in self._empty()], self._plan_lines), self.painter
+        )
         self.query_one("#planhead", Lines).show(self._planhead, self.painter)
         self.query_one("#head", Lines).show(lambda w, _h: (present.plan_head(w),) if planned else (), self.painter)
+
+    def _planned(self, rules: Sequence[RuleRow]) -> Listing | None:
+        """Return the plan as a list; None where there is no line to show. It is laid out again only when a part of it
+        changes: it may have a line for each of ten thousand queues.
+        """
+        work = self.work
+        if work.plan is None and work.dry is None:
+            return None
+        made_of = (work.index, tuple(rules), work.limits, dict(self._folds), self.filter_text, self.view.size.height)
+        if work.index is None or self._laid is None or self._laid[0] != made_of:
+            height = self.view.size.height
+            rows = present.plan_rows(work.shares, rules, work.dry, work.limits, self._folds, self.filter_text, height)
+            items = [Item("\n".join((row.rule, *(row.share.key if row.share else ()))), 1, row) for row in rows]
+            where = {item.key: at for at, item in enumerate(items)}
+            self._laid = (made_of, Listing(items, self._plan_lines, range(len(items) + 1), where))
+        return self._laid[1] if self._laid[1].items else None
 
     def _planhead(self, cells: int, height: int) -> Sequence[Line]:
         work, plan, operator = self.work, self.work.plan, self.console.operator
@@ -188,8 +199,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
         if doing is not None and doing.verb == "purge" and doing.total:
             return purge_result.applying_lines(plan, doing.done, doing.total, doing.started, cells)[:height]
         why = work.why_not_apply() if not operator.why_not_write() else ""
-        sums = present.PurgeTotals.of(work.shares)
-        return present.plan_lines(plan, work.shares, sums, why, work.applied(), now_ms, cells)[:height]
+        return present.plan_lines(plan, work.totals, why, work.applied(), now_ms, cells)[:height]
 
     def _empty(self) -> Sequence[Line]:
         if self.work.dry is not None:
@@ -216,7 +226,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
 
         def total(width: int, height: int) -> Sequence[Line]:
             if dry is not None:
-                sums = present.PurgeTotals.of(self.work.shares)
+                sums = self.work.totals
                 return present.so_far(sums.count, sums.bytes, width)[-height:]
             return (((f"    {more:,} more ↓", "muted"),),) if more and plan is not None else ()
 
@@ -229,7 +239,7 @@ class PurgeScreen(ReadingScreen[AgentPurges]):
             jobs = self._jobs.get(share.key, {})
             lines += [*sample_lines(share, jobs, threshold, cells, naming=self.naming), ()]
         undo_bytes = self.data.undo_bytes if self.data is not None else None
-        return lines + purge_result.apply_would(plan, self.work.shares, undo_bytes, cells)
+        return lines + purge_result.apply_would(plan, self.work.totals, undo_bytes, cells)
 
     def on_resize(self) -> None:
         """Without room for both, the rules are visible until there is a plan."""

@@ -25,7 +25,7 @@ from qdeck_console.operations import outcome
 from qdeck_console.output_files import check_new_file, new_file
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purge_result
-from qdeck_console.presenters.purge import AppliedPlan, DryRun, RuleRow
+from qdeck_console.presenters.purge import AppliedPlan, DryRun, PurgeTotals, RuleRow
 from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.prompt import Prompt, PromptField, confirmation
 
@@ -60,6 +60,7 @@ class PurgeWork:
         self.made_with: MadeWith | None = None
         self.result: BatchResult | None = None
         self._found = Shares()
+        self._summed: tuple[PlanIndex | None, PurgeTotals] = (None, PurgeTotals.of(()))
         self.take_settings()
 
     def take_settings(self) -> None:
@@ -93,11 +94,18 @@ class PurgeWork:
         """What was found: of the plan, or of the dry run so far."""
         return self.index.shares if self.index is not None else self._found.all()
 
+    @property
+    def totals(self) -> PurgeTotals:
+        """The totals of what was found. Those of a plan are summed once: it may have shares of ten thousand queues."""
+        if self.index is None:
+            return PurgeTotals.of(self.shares)
+        if self._summed[0] is not self.index:
+            self._summed = (self.index, PurgeTotals.of(self.index.shares))
+        return self._summed[1]
+
     def rule_rows(self) -> list[RuleRow]:
         """Return the rules as they are shown."""
-        found: dict[str, int] = {}
-        for share in self.shares:
-            found[share.rule] = found.get(share.rule, 0) + share.count
+        found = self.totals.by_rule
         rows, any_run = [], self.dry is not None or self.plan is not None
         for rule in self.rules():
             now, was = (present.threshold_words(limits, rule) for limits in (self.limits, self.base))
@@ -179,7 +187,7 @@ class PurgeWork:
         is_last = any(last.batch == result.batch for last in operator.batches[-1:])
         back = operator.undone.get(result.batch)
         is_all = self.plan is not None and result.applied == self.plan.count
-        done = present.counts_words(self.shares, present.done_word) if is_all else ""
+        done = present.counts_words(self.totals, present.done_word) if is_all else ""
         return AppliedPlan(
             count=result.applied, done=done, left=result.skipped_count, why=why, lost=result.applied - result.undoable,
             undo_until_ms=result.undo_until_ms if result.undoable and is_last else None,
@@ -292,7 +300,7 @@ class PurgeWork:
         snapshot = self.snapshot
         now_ms = snapshot.at_ms if snapshot is not None else plan.head.created_ms
         shares = self.shares
-        sums = present.PurgeTotals.of(shares)
+        sums = self.totals
         done = self.result.applied + self.result.skipped_count if self.result is not None else 0
         cells = inside(console.size.width)
         lines = purge_result.confirm_rows(plan, shares, now_ms, cells, done=done, filter_text=filter_text)
