@@ -25,7 +25,7 @@ import msgspec
 from qdeck._engine import codec, keys, programs, transitions
 from qdeck._operations import batches
 from qdeck._redis import Endpoint, SyncClient
-from qdeck._redis.commands import Offload, Pause, Request, raw_of, request_of
+from qdeck._redis.commands import Offload, Request, Sleep, raw_of, request_of
 from qdeck._server import history
 from qdeck.admin import NATIVE, AsyncWriter, Definition, Limits, NewJob, QueueRef, Sample, Target
 from qdeck.testing import Past
@@ -120,7 +120,7 @@ def _still(program: Program[T]) -> Program[T]:
 
 
 def _fixed(item: Item, reply: Any) -> Any:
-    if isinstance(item, Pause | Offload):
+    if isinstance(item, Sleep | Offload):
         return reply
     commands = request_of(item).commands
     if not isinstance(item, Request | list):

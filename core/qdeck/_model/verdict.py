@@ -26,7 +26,7 @@ from qdeck._model.values import (
     ServerInfo,
     Status,
 )
-from qdeck._redis.commands import Pause
+from qdeck._redis.commands import Sleep
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Standing:
             found = Findings(seen.shared)
             for _ in chain(found.recall(self._last.findings), steps(seen, thresholds, found)):
                 if is_partial:
-                    yield Pause(0)
+                    yield Sleep(0)
             self._judged_ms = seen.at_ms if is_partial else 0
             self._last = sum_up(found.checks)
         last = self._last

@@ -15,7 +15,7 @@ from qdeck._model.words import Verb
 from qdeck._operations import batches
 from qdeck._operations.model import Outcomes
 from qdeck._operations.planfile import own_plan
-from qdeck._redis.commands import Pause
+from qdeck._redis.commands import Sleep
 from qdeck.adapters.model import Outcome, Seen
 from qdeck.adapters.outcomes import KeptOutcomes, PlannedEntries
 
@@ -126,7 +126,7 @@ class PlanOutcomes:
         repeated: set[int] = set()
         for number, entry in enumerate(self.plan.entries(), 1):
             if number % _YIELD_EVERY == 0:
-                yield Pause(0)  # let other tasks on the event loop run
+                yield Sleep(0)  # let other tasks on the event loop run
             adapter = self.adapters[entry.adapter]
             if adapter.repeats:
                 mark = hash(adapter.identity(entry.id, Seen.parse(entry.version)))

@@ -12,7 +12,7 @@ from qdeck._model.reasons import Stop, StopCode
 from qdeck._operations.applying import StopRule, apply_steps
 from qdeck._operations.model import BatchResult, Outcomes
 from qdeck._operations.outcomes import PlanOutcomes, outcomes_of
-from qdeck._redis.commands import Pause
+from qdeck._redis.commands import Sleep
 from qdeck.adapters.model import Outcome
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Watch(StopRule):
                     return Stop(code=StopCode.NONE_ENDED, count=len(self._recent), seconds=self._patience_s)
                 return self._verdict(all_of_them=False)
             yield from renew()
-            yield Pause(_LOOK_S)
+            yield Sleep(_LOOK_S)
 
     def _look(self) -> Program[None]:
         """Read the outcomes so far. A job that one read does not find may be between two states: it is running."""

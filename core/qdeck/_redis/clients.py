@@ -14,7 +14,7 @@ from redis.exceptions import BusyLoadingError, ResponseError
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck._redis import rights
 from qdeck._redis.address import Node, Topology
-from qdeck._redis.commands import Offload, Pause, Request, pack, request_of
+from qdeck._redis.commands import Offload, Request, Sleep, pack, request_of
 from qdeck._redis.endpoint import is_connected
 from qdeck._redis.errors import classify, explain
 from qdeck._redis.retries import ASK_LOADING, BROKEN, FAILURES, RetryTimer, loading_error, need_same_server
@@ -120,7 +120,7 @@ class SyncClient(_Client):
             return result
 
     def _step(self, item: Item) -> Any:
-        if isinstance(item, Pause):
+        if isinstance(item, Sleep):
             return time.sleep(item.seconds)
         if isinstance(item, Offload):
             return item.work()
@@ -289,7 +289,7 @@ class AsyncClient(_Client):
             return result
 
     async def _step(self, item: Item) -> Any:
-        if isinstance(item, Pause):
+        if isinstance(item, Sleep):
             return await asyncio.sleep(item.seconds)
         if isinstance(item, Offload):
             return await asyncio.to_thread(item.work)

@@ -87,7 +87,7 @@ class Request(NamedTuple):
         return {command[0] for command in self.commands} <= _READS or all(map(_reads, self.commands))
 
 
-class Pause(NamedTuple):
+class Sleep(NamedTuple):
     """Seconds to wait; 0 yields to other tasks of the event loop."""
 
     seconds: float
@@ -99,7 +99,7 @@ class Offload(NamedTuple):
     work: Callable[[], Any]
 
 
-Item = Command | list[Command] | Request | Pause | Offload  # what a program may yield
+Item = Command | list[Command] | Request | Sleep | Offload  # what a program may yield
 Program = Generator[Item, Any, T]
 
 _HEAD: Final = 2  # arguments before the ids of a command
@@ -195,6 +195,6 @@ def waiting(
     """Wait in pieces, so that at a slow rate it can be cancelled soon; run `each` after every piece."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0 and not (cancelled is not None and cancelled()):
-        yield Pause(min(left, _GLANCE_S))
+        yield Sleep(min(left, _GLANCE_S))
         if each is not None:
             yield from each()

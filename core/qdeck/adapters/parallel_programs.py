@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qdeck._errors import QdeckError
-from qdeck._redis.commands import Offload, Pause, Request, request_of, with_errors
+from qdeck._redis.commands import Offload, Request, Sleep, request_of, with_errors
 from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _together(programs: Sequence[Program[T]], kept: type[E]) -> Program[list[T |
         asking, items = items, {}
         requests: dict[int, Request] = {}
         for at, item in asking.items():
-            if isinstance(item, Pause | Offload):
+            if isinstance(item, Sleep | Offload):
                 _go_on(programs[at], (yield item), at, items, found, kept)
             else:
                 requests[at] = request_of(item)

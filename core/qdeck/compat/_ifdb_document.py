@@ -14,9 +14,9 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from qdeck import App
     from qdeck._redis.commands import Command, Program
     from qdeck._schedules.model import Definition
-    from qdeck.compat.ifdb import TaskQueue
 
 QUEUE_KEY: Final = "ifdb:task_queue"
 DATA_KEY: Final = "ifdb:task_data"
@@ -134,8 +134,8 @@ class DocumentKeys:
     An error of the server ends the program: those commands catch every exception and end with 0.
     """
 
-    def __init__(self, tasks: TaskQueue) -> None:
-        self._tasks = tasks
+    def __init__(self, app: App) -> None:
+        self._app = app
 
     def ping(self) -> bool:
         """Return True; end the program where the server cannot be reached."""
@@ -179,7 +179,7 @@ class DocumentKeys:
         """Discard tasks; `qdeck undo` restores them."""
         from qdeck.admin import Writer
 
-        with Writer(str(self._tasks.app.endpoint.url)) as writer:
+        with Writer(str(self._app.endpoint.url)) as writer:
             plan = writer.plan("discard", self._queue, ids=[_text(one) for one in task_ids])
             return writer.apply(plan).applied
 
@@ -188,11 +188,11 @@ class DocumentKeys:
 
     @property
     def _queue(self) -> str:
-        return self._tasks.app.queue
+        return self._app.queue
 
     def _run(self, program: Program[Any]) -> Any:
         try:
-            return self._tasks.app.client.run(program)
+            return self._app.client.run(program)
         except QdeckError as error:
             raise SystemExit(f"✗ Redis queue status check failed: {error}") from error
 

@@ -76,7 +76,7 @@ class TaskQueue:
         """The keys of IFDB's migration plan, for the commands of that plan, as if the tasks were under them."""
         from qdeck.compat._ifdb_document import DocumentKeys
 
-        return DocumentKeys(self)
+        return DocumentKeys(self.app)
 
     def enqueue(
         self,

@@ -10,7 +10,7 @@ import pytest
 
 from qdeck import LayoutMismatch, NotAllowed, QdeckError, ServerUnreachable
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
-from qdeck._redis.commands import Each, Offload, Pause, Request, pack, raw_of, text_of, with_errors
+from qdeck._redis.commands import Each, Offload, Request, Sleep, pack, raw_of, text_of, with_errors
 from qdeck.admin import Reader
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def test_a_reader_sends_no_command_that_is_not_known_to_read(url: str, raw: redi
 def mixed() -> Program[list[Any]]:
     """One of each kind of thing that a program yields."""
     found: list[Any] = [(yield (b"SET", b"n", 1)), (yield [(b"INCR", b"n"), (b"GET", b"n")])]
-    yield Pause(0)
+    yield Sleep(0)
     found.append((yield Offload(lambda: "work")))
     try:
         yield [(b"INCR", b"n"), (b"ZCARD", KEY), (b"INCR", b"n")]
@@ -140,7 +140,7 @@ async def test_a_program_that_is_cancelled_takes_the_steps_that_end_it(url: str,
     def program() -> Program[None]:
         try:
             begun.set()
-            yield Pause(600)
+            yield Sleep(600)
         finally:
             yield (b"SET", b"ended", 1)
 

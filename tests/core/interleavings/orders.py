@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from qdeck import OutcomeUnknown, QdeckError
 from qdeck._engine.batch_transitions import SliceResult, UndoneSlice
 from qdeck._engine.transitions import PollReply
-from qdeck._redis.commands import Offload, Pause, request_of
+from qdeck._redis.commands import Offload, Sleep, request_of
 from support.programs import answer, feed
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class _Actor:
 
     def _hold(self, item: Item) -> None:
         self.item = None
-        while isinstance(item, Pause | Offload):
+        while isinstance(item, Sleep | Offload):
             item = self.program.send(item.work() if isinstance(item, Offload) else None)
         self.item = item
 

@@ -15,7 +15,7 @@ from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import NO_STATE, QueueRow, State
 from qdeck._model.words import Verb
 from qdeck._redis import reads
-from qdeck._redis.commands import text_of, with_errors
+from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import (
@@ -62,6 +62,7 @@ from qdeck.adapters.vmpooler.read import (
     fill_tasks,
     fill_vms,
     queue_of_letter,
+    read_pools,
     read_vms,
     since_of,
 )
@@ -152,14 +153,6 @@ class VmPooler(Adapter):
 
         return why_not_job(verb, job) or super().why_not_job(verb, job)
 
-    def pools(self) -> Program[list[str]]:
-        """Return the configured pools, and those that only have sets left."""
-        names, _ = yield from reads.scan_set(POOLS)
-        found = {text_of(name) for name in names}
-        groups = self.sight.groups if self.sight is not None else {}
-        found.update(group.removeprefix("pool ") for group in groups if group.startswith("pool "))
-        return sorted(found)
-
     def rows(self, now: int) -> Program[Look]:
         """Return pools first, then requests and tasks, then dead letters without a pool."""
         notices: list[str] = []
@@ -169,7 +162,7 @@ class VmPooler(Adapter):
             unread.append(reads.ignored_words(DEAD["tasks"], self.name, "hash or zset", tasks))
         from qdeck.adapters.vmpooler.health import read_measures
 
-        pools = yield from self.pools()
+        pools = yield from read_pools(self.sight)
         programs: list[Program[Any]] = [
             self._count_letters(notices), read_measures(now), self._other_rows(now, unread),
         ]  # fmt: skip
@@ -365,7 +358,7 @@ class VmPooler(Adapter):
         if queue == NO_QUEUE:
             from qdeck.adapters.vmpooler.purge import fill_orphans
 
-            return (yield from fill_orphans(raws, (yield from self.pools()), now))
+            return (yield from fill_orphans(raws, (yield from read_pools(self.sight)), now))
         if queue == REQUEST_QUEUE:
             return (yield from fill_requests(raws, now))
         if queue == CREATE_QUEUE or queue in TASKS:
@@ -378,7 +371,7 @@ class VmPooler(Adapter):
 
         if state != NO_STATE:
             return (yield from super().recall(queue, state, seen, now))
-        pools = yield from self.pools()
+        pools = yield from read_pools(self.sight)
         found = yield from read_orphans([one.member for one in seen], pools, now, ending=True)
         return [entry if entry and entry.seen == one else None for entry, one in zip(found, seen, strict=True)]
 
@@ -411,7 +404,10 @@ class VmPooler(Adapter):
         """Return the changes of a verb, which have the effect of VMPooler's API or purge."""
         from qdeck.adapters.vmpooler.changes import build
 
-        programs = [build(self, act, entry, context, context.reason_of(at)) for at, entry in enumerate(entries)]
+        programs = [
+            build(self, self.data_ttl_ms, act, entry, context, context.reason_of(at))
+            for at, entry in enumerate(entries)
+        ]
         return (yield from together(programs, Skipped))
 
 

@@ -32,7 +32,7 @@ from qdeck.adapters.vmpooler.keys import (
     vm_key,
 )
 from qdeck.adapters.vmpooler.purge import ORPHAN, ORPHAN_TTL_S, expire_orphan, is_old_orphan
-from qdeck.adapters.vmpooler.read import CLONED, since_of
+from qdeck.adapters.vmpooler.read import CLONED, read_pools, since_of
 from qdeck.adapters.vmpooler.reasons import lacks_for_retry
 from qdeck.adapters.vmpooler.requests import DESTROYED, change_request
 
@@ -41,29 +41,31 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
+    from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import Cell
     from qdeck.adapters.plans import Context
-    from qdeck.adapters.vmpooler.adapter import VmPooler
 
 _NO_LETTER: Final = Caution(code=CautionCode.NO_DEAD_LETTER)
 _RECORDS_END: Final = Caution(code=CautionCode.RECORDS_END, name="VMs")
 _VM_STAYS: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the VM itself")
 
 
-def build(adapter: VmPooler, act: Verb, entry: Entry, context: Context, reason: str) -> Program[Change]:
+def build(
+    adapter: Adapter, data_ttl_ms: int, act: Verb, entry: Entry, context: Context, reason: str
+) -> Program[Change]:
     """Return the change of a verb for an entry."""
     now, limits = context.now, context.limits
     if entry.native_state == ORPHAN:
-        return expire_orphan(entry, (yield from adapter.pools()), now)
+        return expire_orphan(entry, (yield from read_pools(adapter.sight)), now)
     if entry.queue == REQUEST_QUEUE:
-        return (yield from change_request(act, entry, now, adapter.data_ttl_ms))
+        return (yield from change_request(act, entry, now, data_ttl_ms))
     rule = context.rule
     if rule is not None and entry.state != State.DEAD and entry.age_s is None:
         raise Skipped.because("its age is unknown: no field of its record says since when it is in this state")
     if rule is not None and entry.state != State.DEAD and not adapter.takes(rule, entry, limits, now):
         raise Skipped.because("it is no longer over the limit")
     if act is Verb.EXPIRE and entry.native_state == "pending":
-        dropped = yield from _drop(entry, now, adapter.data_ttl_ms)
+        dropped = yield from _drop(entry, now, data_ttl_ms)
         return dropped if rule is None else msgspec.structs.replace(dropped, caution=_NO_LETTER)
     if act is Verb.EXPIRE:
         raise Skipped.because("only requests, pending VMs and orphaned records expire")
@@ -76,7 +78,7 @@ def build(adapter: VmPooler, act: Verb, entry: Entry, context: Context, reason: 
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
         raise Skipped.because("a task can only be discarded")
     if act is Verb.BURY:
-        return (yield from _bury(entry, context, reason, adapter.data_ttl_ms))
+        return (yield from _bury(entry, context, reason, data_ttl_ms))
     if act is Verb.DISCARD and entry.state == State.DONE:
         return (yield from _forget(entry, now, limits if rule is not None else None))
     return (yield from _complete(entry))

@@ -26,6 +26,7 @@ from qdeck.adapters.paging import read_slice
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, pool_key, task_items, vm_key
 from qdeck.adapters.vmpooler.purge import is_old_orphan, read_orphans
+from qdeck.adapters.vmpooler.read import read_pools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
     from qdeck._settings.thresholds import Thresholds
-    from qdeck.adapters.vmpooler.adapter import VmPooler
+    from qdeck.adapters.adapter import Adapter
 
 CLONES: Final = (b"vmpooler__tasks__clone", b"vmpooler__tasks__ondemandclone")
 FRESH_S: Final = 900  # VMPooler's own check runs every 300s; after three missed checks it does not run
@@ -53,7 +54,7 @@ class Clones(NamedTuple):
 
 
 def measure_health(
-    adapter: VmPooler, now: int, rows: Sequence[QueueRow], clones: Clones | None, limits: Limits | None
+    adapter: Adapter, now: int, rows: Sequence[QueueRow], clones: Clones | None, limits: Limits | None
 ) -> Program[tuple[AdapterHealth, Clones]]:
     """The numbers of every pool and state; clones that run and wait; records of no VM; VMPooler's own verdict.
 
@@ -158,11 +159,11 @@ def _facts(clones_per_min: float | None, orphaned: int | None, said: Mapping[str
     return {"clones_per_min": clones_per_min, "orphaned": orphaned, "own_health": own}
 
 
-def count_orphans(adapter: VmPooler, now: int, limits: Limits | None, notices: list[str]) -> Program[int | None]:
+def count_orphans(adapter: Adapter, now: int, limits: Limits | None, notices: list[str]) -> Program[int | None]:
     """Count the records of VMs that are in no set and do not expire, with limits those that a purge takes; None if
     there are too many to read.
     """
-    pools = yield from adapter.pools()
+    pools = yield from read_pools(adapter.sight)
 
     def among(names: Sequence[bytes]) -> Program[int]:
         found = yield from read_orphans(names, pools, now)
@@ -188,12 +189,12 @@ def count_orphans(adapter: VmPooler, now: int, limits: Limits | None, notices: l
         mark = going_on
 
 
-def keep_own_health(adapter: VmPooler, now: int) -> Program[dict[str, str]]:
+def keep_own_health(adapter: Adapter, now: int) -> Program[dict[str, str]]:
     """Write VMPooler's health hash by VMPooler's own rules, while VMPooler does not; return the result as text."""
     try:
         look = yield from adapter.rows(now)
         health = yield from adapter.health(now, look.rows)
-        pools = yield from adapter.pools()
+        pools = yield from read_pools(adapter.sight)
         sizes = yield from reads.try_all([(b"SCARD", pool_key("completed", pool)) for pool in pools])
         completed = {pool: reads.number(size) for pool, size in zip(pools, sizes, strict=True)}
         metrics = own_shape(health, (yield from read_letters()), completed)

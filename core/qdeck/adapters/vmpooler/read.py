@@ -22,6 +22,7 @@ from qdeck.adapters.vmpooler.keys import (
     CREATE_QUEUE,
     DEAD,
     FIELDS,
+    POOLS,
     PROCESSING,
     REQUEST_QUEUE,
     REQUESTS,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from qdeck._redis.commands import Program
+    from qdeck.adapters.model import Sight
 
 STATE_OF: Final = {
     "pending": State.DELAYED, "ready": State.READY, "running": State.RUNNING, "migrating": State.RUNNING,
@@ -303,3 +305,12 @@ def dead_sources() -> Program[list[Source]]:
         )
         for name, key in DEAD.items()
     ]
+
+
+def read_pools(sight: Sight | None) -> Program[list[str]]:
+    """Return the configured pools, and those that only have sets left."""
+    names, _ = yield from reads.scan_set(POOLS)
+    found = {text_of(name) for name in names}
+    groups = sight.groups if sight is not None else {}
+    found.update(group.removeprefix("pool ") for group in groups if group.startswith("pool "))
+    return sorted(found)
