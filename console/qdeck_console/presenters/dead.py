@@ -243,8 +243,8 @@ class Alike:
     def words(self) -> str:
         """Return the same in words."""
         count = "" if self.attempts is None or self.attempts < 0 else fmt.counted(self.attempts, "attempt")
-        mark = "a retry of all leaves them out: their error is permanent" if self.permanent else ""
-        parts = (self.task or "", count, self.worker or "", mark)
+        mark = "left out of a retry of all" if self.permanent else ""
+        parts = (mark, self.task or "", count, self.worker or "")
         return safe_text(", ".join(part for part in parts if part), limit=200)
 
 

@@ -61,7 +61,7 @@ def build(
         return (yield from change_request(act, entry, now, data_ttl_ms))
     rule = context.rule
     if rule is not None and entry.state != State.DEAD and entry.age_s is None:
-        raise Skipped.because("its age is unknown: no field of its record says since when it is in this state")
+        raise Skipped.because("its age is unknown: its record has no time that can be read")
     if rule is not None and entry.state != State.DEAD and not adapter.takes(rule, entry, limits, now):
         raise Skipped.because("it is no longer over the limit")
     if act is Verb.EXPIRE and entry.native_state == "pending":
