@@ -128,7 +128,7 @@ class Standing:
         """
         is_partial = seen.fresh is not None
         if is_partial:
-            yield Pause(0)
+            yield Sleep(0)
         if not is_partial or not 0 <= seen.at_ms - self._judged_ms < JUDGE_MS:
             found = Findings(seen.shared)
             for _ in chain(found.recall(self._last.findings), steps(seen, thresholds, found)):

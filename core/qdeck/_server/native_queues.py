@@ -14,7 +14,7 @@ from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, UsageError
 from qdeck._model.values import NATIVE, QueueRef, QueueRow, Snapshot, Totals, UnknownTaskJobs, WorkerRow
 from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import keyspace_scan, reads
-from qdeck._redis.commands import Pause, with_errors
+from qdeck._redis.commands import Sleep, with_errors
 from qdeck._redis.errors import LOST, is_error
 from qdeck._server import history, late_schedules, workers
 from qdeck._server.counted_queues import TOTALS, CountedQueue, CountedTotals
@@ -102,7 +102,7 @@ def read_snapshot(cache: RefreshCache, address: str, visible: Collection[str] | 
     rows = yield from _unknown_to_all(rows, alive)
     partial = len(fresh) < len(rows)
     if partial:
-        yield Pause(0)
+        yield Sleep(0)
     return Snapshot(
         at_ms=now,
         server=read_server(hello, info, address),
