@@ -20,7 +20,7 @@ import msgspec
 
 from qdeck._engine import codec, programs
 from qdeck._engine.transitions import NewJob
-from qdeck._errors import LayoutMismatch, QdeckError, UsageError
+from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, UsageError
 from qdeck._redis import reads
 from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import ReplyCode, code_of, is_error
@@ -280,10 +280,16 @@ class Incoming:
         names = [str(name) for name in self._owner.names.parse(actions.inbox).spellings]
         while True:
             async with _patient(actions.inbox):
-                for name in names:
-                    while await client.run(actions.forward(name)) == COUNT:
-                        continue
-                await client.run(transport.peek(actions.inbox, time.monotonic() + SWEEP_S))
+                try:
+                    for name in names:
+                        while await client.run(actions.forward(name)) == COUNT:
+                            continue
+                    await client.run(transport.peek(actions.inbox, time.monotonic() + SWEEP_S))
+                except LayoutMismatch:
+                    await asyncio.sleep(SWEEP_S)  # another type of key has this name
+                except NotAllowed as error:
+                    _log.warning("the list %s is not read: %s", actions.inbox, error)
+                    return
 
     async def _listen(self, subscription: Subscription) -> None:
         client = self._owner.app.aclient()

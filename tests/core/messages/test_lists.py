@@ -6,14 +6,15 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import qdeck
+from qdeck.messages import DomainAction, Messenger, Service
 from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
     import redis
-
-    from qdeck.messages import DomainAction, Service
 
 QUEUE = "nooble4:dev:embedding:actions"
 REPLY = "nooble4:dev:ingestion_service:responses:generate_batch:c-1"
@@ -103,3 +104,33 @@ async def test_a_callback_without_a_type_is_handled_by_its_event(
     raw.rpush(queue, action("a3", action_type="query.rag.completed", data={"correlation_id": "corr125"}))
     await until(lambda: found[1:] == [("query.results", "corr124"), ("query.rag.completed", "corr125")])
     assert not raw.exists(queue)
+
+
+async def test_a_service_without_rights_to_the_list_serves_its_queue_and_says_so_once(
+    client: Messenger, serve: Any, url: str, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw.acl_setuser("bare", enabled=True, nopass=True, keys=["{*}:*", "qdeck:*", "{qdeck:*"], categories=["+@all"])
+    service = Service(qdeck.App(url.replace("redis://", "redis://bare@"), queue=QUEUE))
+    found = counting(service)
+    try:
+        await serve(service)
+        client.send(DomainAction.parse(action("a1")))
+        await until(lambda: found == ["a1"])
+        await until(lambda: "is not read" in caplog.text)
+        assert caplog.text.count("is not read") == 1
+    finally:
+        await service.aclose()
+        raw.acl_deluser("bare")
+
+
+async def test_a_key_of_another_type_with_the_name_of_a_list_is_left_alone(
+    make_service: Callable[..., Service], serve: Any, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedding = make_service("embedding")
+    found = counting(embedding)
+    raw.set(QUEUE, "text")
+    await serve(embedding)
+    await embedding.asend(DomainAction.parse(action("a1")))
+    await until(lambda: found == ["a1"])
+    assert raw.get(QUEUE) == b"text"
+    assert QUEUE not in caplog.text
