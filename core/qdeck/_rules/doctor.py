@@ -134,7 +134,7 @@ def _server(
     found.append(changing)
     if looking.ok:
         found.append((yield from _queue_keys(user, hint, read_only=found_read_only)))
-    found += yield from _settings(server, info, thresholds)
+    found += yield from _settings(server, thresholds)
     found.append((yield from _script_cache()))
     if looking.ok:
         found += yield from _adapters(adapters)
@@ -289,7 +289,7 @@ def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[Doct
     return DoctorCheck(name="queue_keys", ok=False, detail=detail, hint=hint)
 
 
-def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[DoctorCheck]]:
+def _settings(server: ServerInfo, thresholds: Thresholds) -> Program[list[DoctorCheck]]:
     """Return the checks of the server, by the rules of the verdict, with the remedies of their findings."""
     hints = {
         "role": "Connect to the master, or through Sentinel.",

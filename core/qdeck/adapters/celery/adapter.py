@@ -113,10 +113,10 @@ class Celery(Adapter):
 
         kind = raws[0].source.kind if raws else None
         if kind is Kind.NAMES:
-            return (yield from tasks.fill_results(self.keys, raws, now))
+            return (yield from tasks.fill_results(self.keys, raws))
         if kind is Kind.HASH:
             return (yield from tasks.fill_held(self.keys, queue, raws, now, self.own.visibility_timeout_s))
-        return tasks.fill_waiting(queue, raws, now)
+        return tasks.fill_waiting(queue, raws)
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Return the outcomes from the results of the tasks that were sent instead."""

@@ -32,9 +32,9 @@ RESULT: Final = "result"
 _STATES: Final = {"SUCCESS": State.DONE, "FAILURE": State.DEAD, "REVOKED": State.CANCELLED}
 
 
-def fill_waiting(queue: str, raws: Sequence[Raw], now: int) -> list[Entry]:
+def fill_waiting(queue: str, raws: Sequence[Raw]) -> list[Entry]:
     """Return the tasks of messages in a list."""
-    return [_task(queue, raw, messages.read(raw.member), State.READY, WAITING, now) for raw in raws]
+    return [_task(queue, raw, messages.read(raw.member), State.READY, WAITING) for raw in raws]
 
 
 class Held(NamedTuple):
@@ -70,7 +70,7 @@ def fill_held(keys: CeleryKeys, queue: str, raws: Sequence[Raw], now: int, timeo
     """Return the tasks of a queue among these messages, which workers hold."""
     return [
         _task(
-            queue, one.raw, one.message, one.state, HELD, now,
+            queue, one.raw, one.message, one.state, HELD,
             since=one.since_ms, stuck=one.stuck, seen=one.raw.seen(score=one.score),
         )
         for one in (yield from read_held(keys, raws, now, timeout_s))
@@ -87,7 +87,7 @@ def held_in(value: bytes | None) -> tuple[Message | None, str | None]:
 
 
 def _task(
-    queue: str, raw: Raw, message: Message | None, state: State, native: str, now: int, *, since: int | None = None,
+    queue: str, raw: Raw, message: Message | None, state: State, native: str, *, since: int | None = None,
     stuck: Stuck | None = None, seen: Any = None,
 ) -> Entry:  # fmt: skip
     facts: dict[str, Any] = {
@@ -107,7 +107,7 @@ def _task(
     )  # fmt: skip
 
 
-def fill_results(keys: CeleryKeys, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+def fill_results(keys: CeleryKeys, raws: Sequence[Raw]) -> Program[list[Entry]]:
     """Return the tasks of stored results, without those that are still in their queues."""
     ids = [raw.member.removeprefix(keys.results) for raw in raws]
     values = yield with_errors(*((b"GETRANGE", raw.member, 0, MOST_BYTES) for raw in raws))

@@ -121,7 +121,7 @@ class Ifdb(Adapter):
         entries = yield from paging.every(self, NAME, tuple(State), most=MOST_COUNTED * 2, now=now)
         late: list[str] = []
         for entry in entries:
-            _count(count, entry, now)
+            _count(count, entry)
             if entry.state == State.READY and b'"cron": null' not in (entry.body or b""):
                 schedule = _schedule(entry.seen.member, read_task(entry.body) or {}, now)
                 late += [schedule.name] if schedule is not None and schedule.late_s is not None else []
@@ -214,7 +214,7 @@ class Ifdb(Adapter):
         )
 
 
-def _count(count: Count, entry: Entry, now: int) -> None:
+def _count(count: Count, entry: Entry) -> None:
     state = State(entry.state)
     count.states[state] += 1
     count.stuck += entry.stuck is not None

@@ -146,11 +146,6 @@ def why_stuck(row: Row, head: JobHead | None, events: list[Event]) -> Stuck | No
     return Stuck(code=code, seconds=passed_s, since_ms=found[1], limit=(limit_ms or 0) / 1000)
 
 
-def make_record(row: Row) -> JobRecord:
-    """Return the record for a list."""
-    return JobRecord(**facts(row))
-
-
 def _since(row: Row, head: JobHead | None, lease: JobLease | None) -> int | None:
     if row.state == State.READY:
         score = stored_numbers.score_ms(row.score)
@@ -290,7 +285,7 @@ class Row(msgspec.Struct, eq=False, gc=False):
     def full(self) -> JobRecord:
         """The record with everything that was read."""
         if self.record is None:
-            self.record = make_record(self)
+            self.record = JobRecord(**facts(self))
         return self.record
 
     @property

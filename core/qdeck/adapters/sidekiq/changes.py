@@ -38,7 +38,7 @@ def build(keys: SidekiqKeys, act: Verb, entry: Entry, now: int) -> Change:
         return Change(
             id=entry.id, cells=(_taken(entry), listed), effect="moved to the dead set; Sidekiq keeps it for 6 months"
         )
-    return _in_line(keys, act, entry, job, now)
+    return _in_line(keys, entry, job, now)
 
 
 def _taken(entry: Entry) -> Cell:
@@ -48,7 +48,7 @@ def _taken(entry: Entry) -> Cell:
     return cells.score(seen.key, seen.member, seen.score, None)
 
 
-def _in_line(keys: SidekiqKeys, act: Verb, entry: Entry, job: jobs.Job, now: int) -> Change:
+def _in_line(keys: SidekiqKeys, entry: Entry, job: jobs.Job, now: int) -> Change:
     """Add a job to its queue like Sidekiq does; the retry count of a failed one is reduced by one."""
     queue = job["queue"]
     fresh = dict(job)
