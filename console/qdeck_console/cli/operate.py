@@ -14,7 +14,7 @@ from qdeck_console.cli.base import read_priority, settings, suggesting
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qdeck.admin import Reader
+    from qdeck.admin import Plan, Reader
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|min|h))?")
@@ -150,6 +150,16 @@ def _need_target(client: Reader, name: str) -> None:
         raise UsageError(str(error), hint=f"{near}--create creates it.") from error
 
 
+def _load(ctx: click.Context, verb: str, plan_ref: str) -> Plan:
+    """Return a plan that was printed before; raise for one of another verb."""
+    from qdeck.admin import load_plan
+
+    plan = load_plan(plan_ref)
+    if plan.verb.value != verb:
+        raise click.UsageError(f"plan {plan.id} is for {plan.verb.value}, not for {verb}", ctx)
+    return plan
+
+
 def act(
     verb: str,
     queue: str | None,
@@ -178,7 +188,7 @@ def act(
         raise click.UsageError("--apply applies a plan as it is; leave the other options out", ctx)
     if plan_ref is None and need_queue and queue is None:
         raise click.UsageError("Missing argument 'QUEUE'.", ctx)
-    from qdeck.admin import Writer, load_plan
+    from qdeck.admin import Writer
     from qdeck_console.cli import plans
 
     check_filter(where)
@@ -197,9 +207,7 @@ def act(
                 **options,
             )  # fmt: skip
         else:
-            plan = load_plan(plan_ref)
-            if plan.verb.value != verb:
-                raise click.UsageError(f"plan {plan.id} is for {plan.verb.value}, not for {verb}", ctx)
+            plan = _load(ctx, verb, plan_ref)
         if isinstance(client, Writer):
             ctx.exit(plans.apply(client, plan, rate=rate, sample=sample, as_json=given.as_json, nothing=nothing))
     code = plans.show_plan(plan, as_json=given.as_json, rate=rate, sample=sample, nothing=nothing)
