@@ -199,13 +199,7 @@ def act(
         if plan_ref is None:
             if not create:
                 _need_target(client, options["target"])
-            queues, where = client.narrowed(queue, in_states(where, states))
-            known = client.full_ids(queues, ids) if ids else ()
-            plan = client.plan(
-                verb, queues, where=where, ids=known, state=own_states(states), reason=reason,
-                path=None if path is None else Path(path), progress=plans.Progress() if sys.stderr.isatty() else None,
-                **options,
-            )  # fmt: skip
+            plan = _plan(client, verb, queue, where, ids, states, path, reason=reason, **options)
         else:
             plan = _load(ctx, verb, plan_ref)
         if isinstance(client, Writer):
@@ -221,3 +215,23 @@ def act(
         ctx.exit(NOT_CHANGED)
     with given.writer() as writer:
         ctx.exit(plans.apply(writer, plan, rate=rate, sample=sample, as_json=given.as_json))
+
+
+def _plan(
+    client: Reader,
+    verb: str,
+    queue: str | None,
+    where: str,
+    ids: Sequence[str],
+    states: Sequence[str],
+    path: str | None,
+    **options: Any,
+) -> Plan:
+    """Return the plan of a verb as it was typed: with names of keys, states of other systems and short ids."""
+    from qdeck_console.cli.plans import Progress
+
+    queues, where = client.narrowed(queue, in_states(where, states))
+    return client.plan(
+        verb, queues, where=where, ids=client.full_ids(queues, ids) if ids else (), state=own_states(states),
+        path=None if path is None else Path(path), progress=Progress() if sys.stderr.isatty() else None, **options,
+    )  # fmt: skip
