@@ -288,7 +288,7 @@ def tabs(all_tabs: Sequence[Tab], active: str, cells: int) -> Line:
     return next((line for line in lines if fmt.length(line) <= cells), _tabs(all_tabs, active, cells, 2, {}, 0))
 
 
-_SHORT_NAMES: Final[Mapping[str, str]] = {"schedules": "Cron", "workers": "Work", "activity": "Act"}
+_SHORT_NAMES: Final[Mapping[str, str]] = {"schedules": "Sched", "workers": "Work", "activity": "Act"}
 _SHORTEST_NAMES: Final[Mapping[str, str]] = {**_SHORT_NAMES, "queues": "Qs"}
 
 
