@@ -84,7 +84,8 @@ def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option of a verb that acts on jobs of several states."""
     return click.option(
         "--state", "states", multiple=True, metavar="STATE", callback=_check_states,
-        help=f"Only jobs in this state: {', '.join(STATES)}, or as their system calls it; repeatable. Default: any.",
+        shell_complete=lambda _ctx, _param, begun: [state for state in STATES if state.startswith(begun)],
+        help=f"Only jobs in this state: {', '.join(STATES)}, or a state of their system; repeatable. Default: any.",
     )(function)  # fmt: skip
 
 
