@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from qdeck._engine import keys
+from qdeck._engine import codec, keys
 from qdeck._job import look
 from qdeck._redis.commands import with_errors
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Enqueued(str):
-    """The id of a task, with its record: its `name`, and as of now `pending`, `success`, `fail`, `log`."""
+    """The id of a task, with its `name`; and as of now `pending`, `success`, `fail`, `retries_left`, `log`."""
 
     __slots__ = ("_app", "created", "name")
 
@@ -59,9 +59,20 @@ class Enqueued(str):
         return self.state == "dead"
 
     @property
+    def retries_left(self) -> int:
+        """How often it is retried by itself if it fails; 0 for one that is gone."""
+        return self._app.client.run(_read_retries_left(self._app.queue, str(self)))
+
+    @property
     def log(self) -> str:
         """What it printed and logged when it ran last."""
         return self._app.client.run(_read_log(self._app.queue, str(self))).decode("utf-8", "replace")
+
+
+def _read_retries_left(queue: str, job_id: str) -> Program[int]:
+    head, attempts = yield [(b"HGET", keys.key(queue, part), job_id) for part in ("head", "attempts")]
+    failed = int(attempts.split(b" ")[0]) if attempts else 0
+    return max(0, codec.read_head(head).retries - failed) if head else 0
 
 
 def _read_log(queue: str, job_id: str) -> Program[bytes]:

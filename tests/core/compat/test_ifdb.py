@@ -135,8 +135,10 @@ def test_runs_are_retries_plus_one_and_the_handler_gets_task_and_call(raw: Any, 
 
 def test_a_retry_waits_for_a_fixed_time(raw: Any, work: Callable[..., Beside]) -> None:
     job = Enqueue(Breaks, 7)
+    assert job.retries_left == 3
     work()
     wait_until(lambda: raw.zscore(f"{KEY}:delayed", job))
+    assert job.retries_left == 2
     due = raw.zscore(f"{KEY}:delayed", job) / 1000
     assert due - time.time() == pytest.approx(2000 * 60, abs=60)
     assert "about to break" in job.log
