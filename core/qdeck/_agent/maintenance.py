@@ -190,7 +190,7 @@ class Maintenance:
             if dry_run:
                 return agent_tasks.TaskResult(summary=purging.summary(plan, None))
             if not plan.count:
-                return agent_tasks.TaskResult(summary={"dry_run": False, "planned": 0})
+                return agent_tasks.TaskResult(summary={"dry_run": False, "planned": 0, **purging.left_out(plan)})
             result = await client.writer.apply(plan, cancelled=lease.cancelled, automatic=True)
             outcome = "failed" if result.error else "stopped" if result.stopped else "done"
             return agent_tasks.TaskResult(

@@ -82,10 +82,15 @@ def by_rule(plan: Plan) -> dict[str, Any]:
     return {rule: totals.as_json() for rule, totals in found.items()}
 
 
+def left_out(plan: Plan) -> dict[str, int]:
+    """Return how many entries the plan names and leaves out, such as VMs of unknown age; empty for none."""
+    return {"left_out": len(plan.tail.skipped)} if plan.tail.skipped else {}
+
+
 def summary(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
     """Return a purge for the log: counts, ages, reasons, and the result."""
     found: dict[str, Any] = {"dry_run": result is None, "planned": plan.count, "bytes": plan.tail.bytes}
-    found["rules"] = by_rule(plan)
+    found |= {"rules": by_rule(plan), **left_out(plan)}
     if result is not None:
         found |= {"applied": result.applied, "skipped": result.skipped_count, "batch": result.batch}
         if result.undo_until_ms is not None:

@@ -51,12 +51,14 @@ def _trim_zset(source: Source, limits: Limits, now: int) -> Program[int]:
 
 
 def _trim_tasks(source: Source, limits: Limits, now: int) -> Program[int]:
-    """Remove failed tasks that are too old, one by one: a type of task is one value with all of its failures."""
-    removed, place = 0, ""
-    raws, _ = yield from read_slice(source, place, SLICE)
-    for entry in fill_letters(raws, now):
-        if entry.age_s is None or 1000 * entry.age_s <= limits.ms("dlq_ttl"):
-            continue
+    """Remove failed tasks one by one: a type of task is one value with all of its failures."""
+    removed = 0
+    raws, _ = yield from read_slice(source, "", SLICE)
+    oldest = sorted(fill_letters(raws, now), key=lambda one: -(one.age_s or 0))
+    over = len(oldest) - int(limits.value("dlq_max_entries"))
+    for number, entry in enumerate(oldest):
+        if number >= over and 1000 * (entry.age_s or 0) <= limits.ms("dlq_ttl"):
+            break  # all others are younger
         try:
             removed += (yield from apply_once((yield from remove_item(entry)))).done
         except Skipped:

@@ -11,6 +11,7 @@ from core.adapters.test_purge import ago, plan_of, purged, vm
 from qdeck.admin import Limits, Writer, read_rules
 from qdeck.testing.adapters import values
 from qdeck_console.documents import health as health_document
+from support.agents import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +75,18 @@ def test_a_machine_of_unknown_age_is_named(deck: Writer, raw: redis.Redis) -> No
     assert values(raw) == before
     facts: Any = health_document(deck.health())["adapters"]["vmpooler"]
     assert facts["age_unknown"] == 3
+
+
+@pytest.mark.parametrize("others", [0, 2])
+async def test_the_agent_counts_it(url: str, raw: redis.Redis, others: int) -> None:
+    raw.sadd("vmpooler__pools", "pool1")
+    vm(raw, "pending", "no-time", host="h")
+    for number in range(others):
+        vm(raw, "pending", f"old-{number}", clone=ago(9000))
+    async with running(url, http=None, purge_every=3600) as agent:
+        await agent.until(lambda: agent.of("purge"))
+    [ran] = agent.of("purge")
+    assert (ran["planned"], ran["left_out"]) == (others, 1)
 
 
 def test_completed_machines_have_an_oldest_and_an_average_age(deck: Writer, raw: redis.Redis) -> None:

@@ -48,7 +48,11 @@ async def test_the_oldest_beyond_the_number_go(url: str, raw: redis.Redis) -> No
     for number in range(1200):
         dead(raw, "ready", f"vm-{number}", number)
     dead(raw, "clone", "other", 5000)
-    assert await maintained(url, raw, dlq_enabled=True, dlq_max_entries=100) == 1100
+    failed = [entry(f"t-{number}", time.time() - number) for number in range(105)]
+    raw.hset("vmpooler__dlq__tasks", mapping={"disk": json.dumps(failed[:50]), "snapshot": json.dumps(failed[50:])})
+    assert await maintained(url, raw, dlq_enabled=True, dlq_max_entries=100) == 1105
+    left = [one for value in raw.hvals("vmpooler__dlq__tasks") for one in json.loads(value)]
+    assert {one["vm"] for one in left} == {f"t-{number}" for number in range(100)}
     assert names(raw.zrevrange("vmpooler__dlq__ready", 0, -1)) == [f"vm-{number}" for number in range(100)]
     assert raw.zcard("vmpooler__dlq__clone") == 1
 
