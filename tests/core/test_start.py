@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 LATE = (
     "qdeck._filter.compiler",
     "qdeck._operations.new_jobs",
+    "qdeck.adapters.changes",
     "qdeck.adapters.native.job",
     "qdeck._operations",
     "croniter",

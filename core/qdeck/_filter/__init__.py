@@ -28,10 +28,11 @@ Meaning:
 from __future__ import annotations
 
 from qdeck._filter.errors import explain
-from qdeck._filter.fields import FIELDS, PRIORITIES, PRIORITY_NAMES, STATES, Field, FieldKind, Record
+from qdeck._filter.fields import FIELDS, STATES, Field, FieldKind, Record
 from qdeck._filter.filter import Filter, parse
 from qdeck._filter.narrow import Pushdown
 from qdeck._filter.times import TimeRange
+from qdeck._priority_names import PRIORITIES, PRIORITY_NAMES
 
 __all__ = [
     "FIELDS",

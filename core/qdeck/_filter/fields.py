@@ -27,10 +27,6 @@ NATIVE_STATES: Final = MappingProxyType(
 )  # fmt: skip
 """The words of other systems for a state, and the states as which such jobs are listed."""
 
-PRIORITIES: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 50, "NORMAL": 100, "LOW": 200})
-PRIORITY_NAMES: Final = MappingProxyType({number: name for name, number in PRIORITIES.items()})
-"""The names that a priority may be given by."""
-
 
 class Record(Protocol):
     """What a filter reads of a job; only the parts that its `fields` name are ever touched.

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from qdeck._filter.errors import show, wrong
-from qdeck._filter.fields import NATIVE_STATES, PRIORITIES, STATES, FieldKind, nearest
+from qdeck._filter.fields import NATIVE_STATES, STATES, FieldKind, nearest
 from qdeck._filter.nodes import ANYTHING, DAY_MS, EPOCH, UNIT_MS, Age, Comparison, FromNow, Instant, Number, Value
+from qdeck._priority_names import PRIORITIES
 
 if TYPE_CHECKING:
     from qdeck._errors import InvalidFilter

@@ -20,7 +20,6 @@ from qdeck._model.words import Unreadable, Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
-from qdeck._schedules.model import ScheduleRow
 from qdeck.adapters import paging
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.ifdb import changes
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Program
+    from qdeck._schedules.model import ScheduleRow
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Skipped, Want
     from qdeck.adapters.plans import Context, Rule
@@ -336,6 +336,8 @@ def _schedule(raw_id: bytes, task: dict[str, Any], now: int) -> ScheduleRow | No
         return None
     due = read_ms(task.get("scheduled_time")) or read_ms(task.get("enqueue_time"))
     late = None if due is None else (now - due) / 1000
+    from qdeck._schedules.model import ScheduleRow
+
     return ScheduleRow(
         name=shown_text(task.get("name")) or text_of(raw_id), adapter=NAME, queue=NAME,
         task=f"{shown_text(task.get('module'))}.{shown_text(task.get('function'))}", cron=cron, tz="UTC",

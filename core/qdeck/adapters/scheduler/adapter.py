@@ -12,12 +12,12 @@ import msgspec
 
 from qdeck._engine import codec
 from qdeck._engine.stored_numbers import score_ms, whole
-from qdeck._filter import PRIORITIES, PRIORITY_NAMES
 from qdeck._model import payload
 from qdeck._model.queue_ref import Feature
 from qdeck._model.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
 from qdeck._model.values import QueueRow, State
 from qdeck._model.words import Unreadable, Verb
+from qdeck._priority_names import PRIORITIES, PRIORITY_NAMES
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error

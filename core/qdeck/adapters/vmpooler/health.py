@@ -8,24 +8,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from qdeck._engine import codec
 from qdeck._errors import QdeckError
 from qdeck._formatting import iso as iso_of
-from qdeck._model import payload
 from qdeck._model.values import Measure, State, Status
 from qdeck._model.verdict import grade
 from qdeck._redis import reads
 from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
-from qdeck.adapters import cells
-from qdeck.adapters.cells import ANY, Change
-from qdeck.adapters.changes import apply_once
 from qdeck.adapters.health_numbers import MEASURED, measure
 from qdeck.adapters.model import AdapterHealth, Kind, Source, age_s
 from qdeck.adapters.paging import read_slice
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, pool_key, task_items, vm_key
-from qdeck.adapters.vmpooler.purge import is_old_orphan, read_orphans
 from qdeck.adapters.vmpooler.read import read_pools
 
 if TYPE_CHECKING:
@@ -135,6 +129,9 @@ def _count(reply: Any) -> int | None:
 def _said(fields: Mapping[bytes, bytes], now: int) -> dict[str, Any]:
     if not fields:
         return {}
+    from qdeck._engine import codec
+    from qdeck._model import payload
+
     try:
         metrics = codec.decode_json(fields.get(b"metrics", b""))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -163,6 +160,8 @@ def count_orphans(adapter: Adapter, now: int, limits: Limits | None, notices: li
     """Count the records of VMs that are in no set and do not expire, with limits those that a purge takes; None if
     there are too many to read.
     """
+    from qdeck.adapters.vmpooler.purge import is_old_orphan, read_orphans
+
     pools = yield from read_pools(adapter.sight)
 
     def among(names: Sequence[bytes]) -> Program[int]:
@@ -209,6 +208,11 @@ def _write(metrics: Mapping[str, Any], status: str, now: int) -> Program[str]:
 
     Return `written`, or why it was not.
     """
+    from qdeck._engine import codec  # a refresh reads numbers from here and writes nothing
+    from qdeck.adapters import cells
+    from qdeck.adapters.cells import ANY, Change
+    from qdeck.adapters.changes import apply_once
+
     own = yield (b"HGETALL", HEALTH)
     fields = dict(reads.pairs(own))
     said = _said(fields, now)
