@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -197,3 +198,22 @@ def test_a_retry_of_one_dead_letter_takes_the_other_one_of_its_job(page: Page, d
     assert (page.letters(), page.line()) == ([], ["twice"])
     deck.undo(result.batch)
     assert (page.letters(), page.line()) == (before, [])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_job_stands_where_the_plan_says_beside_the_pages_own_promotion(page: Page, deck: Writer, seed: int) -> None:
+    """Random lines: the page enqueues a job of the same priority at the same moment, and it stands beside ours."""
+    random = Random(seed)
+    for number in range(random.randrange(1, 30)):
+        page.enqueue(f"job-{number}", random.choice(list(OFFSETS)), ago_s=random.uniform(5, 7200))
+    priority = random.choice(list(OFFSETS))
+    page.move_to_dlq("ours", "boom")
+    plan = deck.plan("retry", "scheduler", priority=priority)
+    [entry] = plan.entries()
+    deck.apply(plan)
+    page.enqueue("theirs", priority)
+    line = page.line()
+    assert abs(line.index("ours") - line.index("theirs")) == 1
+    before, size = line.index("ours"), len(line) - 2
+    told = {0: "ahead of all", size: "behind all"}.get(before, f"behind {before} of")
+    assert told in entry.reason or size == 1

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from core.compat.site_tasks import CALLS, MENDED, Breaks, RecodeGame
-from qdeck.compat.ifdb import Enqueue
+from qdeck.compat.ifdb import Enqueue, Enqueued
 from qdeck_console.__main__ import main
 from support.waiting import wait_until
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from support.beside import Beside
 
 
+def failed_pair(work: Callable[..., Beside]) -> tuple[Enqueued, Enqueued]:
+    """A task that failed, and one that failed with it."""
+    parent = Enqueue(Breaks, 7, name="P", retries=0)
+    waits = Enqueue(RecodeGame, 1, name="D", dependency=parent)
+    work()
+    wait_until(lambda: parent.fail and waits.fail)
+    return parent, waits
+
+
 def run(url: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     main([*words, "--url", url])
     return capsys.readouterr().out
@@ -27,10 +36,7 @@ def run(url: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_retry_failed_runs_no_task_whose_dependency_did_not_succeed(
     site: ifdb.TaskQueue, url: str, work: Callable[..., Beside], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parent = Enqueue(Breaks, 7, name="P", retries=0)
-    waits = Enqueue(RecodeGame, 1, name="D", dependency=parent)
-    work()
-    wait_until(lambda: parent.fail and waits.fail)
+    parent, waits = failed_pair(work)
     plan = run(url, capsys, "dead", "retry", "ifdb:actions", "--dry-run")
     assert "1 of them died with a dependency: blocked until it has succeeded; --ignore-dependencies runs" in plan
     for _ in range(2):
@@ -50,10 +56,7 @@ def test_a_task_is_marked_as_succeeded_and_its_dependents_run(
     site: ifdb.TaskQueue, url: str, work: Callable[..., Beside], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As in the admin: the file was stored by hand."""
-    parent = Enqueue(Breaks, 7, name="P", retries=0)
-    waits = Enqueue(RecodeGame, 1, name="D", dependency=parent)
-    work()
-    wait_until(lambda: parent.fail and waits.fail)
+    parent, waits = failed_pair(work)
     run(url, capsys, "dead", "retry", "ifdb:actions", "--id", waits.id, "--yes")
     assert "completed 1 job" in run(url, capsys, "jobs", "complete", "ifdb:actions", "--id", parent.id, "--yes")
     wait_until(lambda: waits.success)
@@ -63,10 +66,7 @@ def test_a_task_is_marked_as_succeeded_and_its_dependents_run(
 def test_a_task_may_be_run_without_its_dependency(
     site: ifdb.TaskQueue, url: str, work: Callable[..., Beside], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parent = Enqueue(Breaks, 7, name="P", retries=0)
-    waits = Enqueue(RecodeGame, 1, name="D", dependency=parent)
-    work()
-    wait_until(lambda: parent.fail and waits.fail)
+    _, waits = failed_pair(work)
     words = ("dead", "retry", "ifdb:actions", "--id", waits.id, "--ignore-dependencies")
     assert "1 of them died with a dependency: ready without it" in run(url, capsys, *words, "--dry-run")
     planned = json.loads(run(url, capsys, *words, "--dry-run", "--json"))
