@@ -168,7 +168,8 @@ async def stuck(walk: Walk) -> None:
     await walk.back_here()
     await walk.key("c", "requested to stop; undo does not restart")
     await walk.back_here()
-    await walk.key("r", "its worker loses the job")
+    await walk.key("n", walk.screen.why_not("run"))
+    await walk.key("r", "its worker loses the lease")
     await walk.pilot.press("tab", "enter")
     await until(walk.pilot, "1 requeued")
     assert walk.state_of(walk.scene.stuck) == "ready"
@@ -228,8 +229,8 @@ async def entries(walk: Walk) -> None:
 async def schedules(walk: Walk) -> None:
     """Schedules: run now, pause, resume, edit, open the job that was made."""
     await walk.key("enter", "the schedule made no job yet")
-    await walk.key("n", "made cron:")
-    await walk.key("p", "is paused")
+    await walk.key("n", "feeds: enqueued job cron:")
+    await walk.answer("p", "enter", wanted="is paused")
     await walk.key("p", "is resumed")
     await walk.key("e", "The new rule applies")
     await walk.back_here()
@@ -403,7 +404,7 @@ async def reach_redrive(walk: Walk) -> None:
     await walk.pilot.press("g", "R")  # the group of the last time is gone
     await until(walk.pilot, "Redrive")
     await walk.pilot.press("enter")
-    await until(walk.pilot, "Retry")
+    await until(walk.pilot, "[ Redrive 2 ]")
     await walk.pilot.press("tab", "enter")
     await until(walk.pilot, partial(walk.shows, RedriveScreen))
 

@@ -98,5 +98,5 @@ async def test_every_screen_shows_hostile_text_and_obeys_none_of_it(
         await pilot.press("colon", *"find 1")
         await look(app, pilot, "palette")
         await pilot.press("enter")
-        await until(pilot, "no queue has a job 1")
+        await until(pilot, "1 was not found")
         check(app, "found")

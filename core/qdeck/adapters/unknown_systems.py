@@ -35,6 +35,8 @@ _FIXED: Final = (
     ("taskiq", b"taskiq", "list"), ("taskiq", b"taskiq", "stream"),
 )  # fmt: skip
 """System, key and type, under the default prefix of each system."""
+ACL_KEYS: Final = ("resque:*", "arq:*", "dramatiq:*", "asynq:*", "taskiq", "huey.*", "saq:*", "*queues:*")
+"""What a role has to read so that these systems are found; without it each look is a denial in the server's log."""
 
 
 class _Search(NamedTuple):

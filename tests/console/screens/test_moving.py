@@ -215,7 +215,7 @@ async def test_a_range_of_very_many_is_refused_in_words(url: str, monkeypatch: p
     async with console(url, "2") as pilot:
         await until(pilot, "of 300")
         await pilot.press("v", "G", "v")
-        await until(pilot, "the range has 300 jobs, 200 at most")
+        await until(pilot, "range of 300 jobs: at most 200 can be marked")
         await pilot.press("escape")
         await until(pilot, lambda: not view(pilot).marks and not view(pilot).in_range)
 
@@ -306,7 +306,7 @@ async def test_a_key_means_the_stuck_job_under_the_cursor_while_others_go(url: s
             await until(pilot, "20 stuck jobs")
             assert at(pilot).id == chosen
         await pilot.press("r")
-        await until(pilot, "its worker loses the job")
+        await until(pilot, "its worker loses the lease")
         await pilot.press("tab", "enter")
         await until(pilot, "1 requeued")
         assert state(url, chosen) == "ready"
@@ -330,6 +330,8 @@ async def test_a_key_means_the_queue_under_the_cursor_while_others_come(url: str
             await until(pilot, "17 queues")
             assert view(pilot).cursor == chosen
         await pilot.press("p")
+        await until(pilot, "No jobs are claimed until it is resumed.")
+        await pilot.press("enter")
         await until(pilot, lambda: bool(row(url, chosen).paused))
         with Writer(url) as deck:
             assert [str(queue.ref) for queue in deck.snapshot().queues if queue.paused] == [chosen]
