@@ -290,6 +290,15 @@ def test_a_retry_may_leave_the_parent_out(rig: Rig) -> None:
     assert rig.state("kid") == "ready"
 
 
+def test_a_dependent_that_ran_and_died_by_itself_does_not_wait(rig: Rig) -> None:
+    died_with(rig, "parent")
+    retry(rig, "kid", extra="run")
+    rig.bury(rig.claim_one())
+    assert rig.state("kid") == "dead"
+    retry(rig, "kid", "c")
+    assert rig.state("kid") == "ready"
+
+
 @pytest.mark.parametrize("way", ["discard", "trim"])
 def test_a_retried_dependent_does_not_wait_for_a_parent_that_is_removed(rig: Rig, way: str) -> None:
     died_with(rig, "parent")
