@@ -274,7 +274,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.SET_ASIDE: _set_aside,
     Code.UNDELIVERED: _undelivered,
     Code.HANDLER_STUCK: _handlers,
-    Code.DEAD_GROWING: lambda f: f"dead letters of {f.label} grow by {f.count:,} a minute",
+    Code.DEAD_GROWING: lambda f: f"dead letters of {f.label} grow by {60 * (f.count or 0):,}/h",
     Code.FILLING: lambda f: f"{f.label} fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
     Code.MEASURE: lambda f: f"{f.count:,} {f.name} (limit {f.limit:,})",
 }
@@ -291,6 +291,6 @@ _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.PAUSED: lambda f: f"paused, {_jobs(f)} waiting",
     Code.BACKLOG: lambda f: f"{f.count:,} jobs ready (limit {f.limit:,})",
     Code.OVERDUE: lambda f: f"{f.count:,} jobs {f.name or 'overdue'} (limit {f.limit:,})",
-    Code.DEAD_GROWING: lambda f: f"dead letters grow by {f.count:,} a minute",
+    Code.DEAD_GROWING: lambda f: f"dead letters grow by {60 * (f.count or 0):,}/h",
     Code.FILLING: lambda f: f"fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
 }
