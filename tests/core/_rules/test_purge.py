@@ -123,7 +123,7 @@ def test_purge_metrics_count_age_and_reason(yard: Yard) -> None:
     assert plan.tail.bytes == sum(entry.bytes for entry in plan.entries()) > 0
     for entry in plan.entries():
         assert entry.age_s is not None
-        assert f"for {duration(1000 * entry.age_s)}, over" in entry.reason
+        assert f"for {duration(1000 * entry.age_s)} (limit " in entry.reason
 
 
 def test_dry_run_mode_writes_nothing(yard: Yard) -> None:
