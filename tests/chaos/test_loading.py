@@ -60,7 +60,7 @@ def test_loading(
                         told.add(str(error))
                 time.sleep(0.05)
             back.join()
-            shown = [re.search(r"is loading its data: (\d+) % loaded, about \d+ s left", text) for text in told]
+            shown = [re.search(r"is loading its data: (\d+) % loaded, about \d+s left", text) for text in told]
             percents = {int(found[1]) for found in shown if found}
             assert percents, f"its progress is shown: {told}"
             for job_id in later:

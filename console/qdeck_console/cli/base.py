@@ -112,7 +112,15 @@ class CommandOptions(NamedTuple):
             from qdeck.admin import Writer
 
             made = Writer.at(target)
-        return _closing(made)
+        return _writing(made)
+
+
+@contextlib.contextmanager
+def _writing(writer: Writer) -> Iterator[Writer]:
+    """Close a writer afterwards; refuse a production server before the command reads anything of it."""
+    with _closing(writer):
+        writer.need_writable()
+        yield writer
 
 
 @contextlib.contextmanager
@@ -147,9 +155,8 @@ def read_only_hint(target: Target, confirm: str | None) -> str | None:
 def need_writable(url: str | None = None) -> Target:
     """Return the server for a command that writes without a `Writer`. Raise `NotAllowed` where it is read-only."""
     given = settings() if url is None else settings()._replace(url=url, context=None)
-    with given.writer() as writer:
-        writer.need_writable()
-    return given.target()
+    with given.writer():
+        return given.target()
 
 
 def settings() -> CommandOptions:

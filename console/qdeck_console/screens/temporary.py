@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from qdeck.messages import (
@@ -25,10 +26,11 @@ from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
 from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from qdeck.admin import AsyncReader, Snapshot
     from qdeck.messages import Cleaning
+    from qdeck_console.console import Console
     from qdeck_console.format import Line
 
 MOST: Final = 500
@@ -62,6 +64,27 @@ def _empty(data: TemporaryQueues) -> EmptyState | None:
     return EmptyState(
         "No temporary queues", about, (("esc", "back"), ("qdeck clean --orphans", "lists orphaned queues"))
     )
+
+
+async def _remove(console: Console, made: Callable[..., Cleaning], named: str) -> bool:
+    """Show what would be removed, ask, and remove it; return whether it was."""
+    plan = made(dry_run=True)
+    while await console.reader.search_temporary(plan):
+        pass
+    found, name = plan.report, safe_text(named, limit=60)
+    if not found.removed:
+        whys = ", ".join(dict.fromkeys(one.why for one in found.samples if one.why)) or "it has no queue"
+        console.say(f"nothing to remove of {name}: {whys}", "warn", "▲")
+        return False
+    title = f"Remove {counted(found.removed, 'queue')} of {name}?"
+    if not await console.operator.confirm(title, "remove", present.plan_lines(found)):
+        return False
+    done = await console.writer.clean(made(dry_run=False))
+    if done.batch is not None:
+        console.operator.remember(done.batch, f"clean of {name}")
+    kept = f", {done.in_use + done.kept:,} kept" if done.in_use + done.kept else ""
+    console.say(f"{counted(done.removed, 'queue')} removed{kept} · u undoes it", "ok", "✓")
+    return True
 
 
 class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
@@ -160,32 +183,13 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
             self.console.operator.run(self._clean(row), "clean")
 
     async def _clean(self, row: Row) -> None:
-        """Show what would be removed, ask, and remove it."""
-
-        def made(*, dry_run: bool) -> Cleaning:
-            if isinstance(row, Removal):
-                return OneCleaning(row.name, dry_run=dry_run)
-            return TaskCleaning(row.task, dry_run=dry_run)
-
-        plan = made(dry_run=True)
-        while await self.console.reader.search_temporary(plan):
-            pass
-        found = plan.report
-        name = safe_text(row.name if isinstance(row, Removal) else f"task {row.task}", limit=60)
-        if not found.removed:
-            whys = ", ".join(dict.fromkeys(one.why for one in found.samples if one.why)) or "it has no queue"
-            self.console.say(f"nothing to remove of {name}: {whys}", "warn", "▲")
-            return
-        if not await self.console.operator.confirm(
-            f"Remove {counted(found.removed, 'queue')} of {name}?", "remove", present.plan_lines(found)
-        ):
-            return
-        done = await self.console.writer.clean(made(dry_run=False))
-        if done.batch is not None:
-            self.console.operator.remember(done.batch, f"clean of {name}")
-        self._search = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
-        kept = f", {done.in_use + done.kept:,} kept" if done.in_use + done.kept else ""
-        self.console.say(f"{counted(done.removed, 'queue')} removed{kept} · u undoes it", "ok", "✓")
+        made: Callable[..., Cleaning]
+        if isinstance(row, Removal):
+            made, name = partial(OneCleaning, row.name), row.name
+        else:
+            made, name = partial(TaskCleaning, row.task), f"task {row.task}"
+        if await _remove(self.console, made, name):
+            self._search = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
 
     HANDLERS: ClassVar = {
         **ListScreen.HANDLERS, "back": back(CLEAR_FILTER, CLOSE), "open": ActionHandler(run=open, reason=_why_not_open),
@@ -223,4 +227,17 @@ class TaskQueuesScreen(ListScreen[TemporaryQueue, QueuePage]):
         """Return how many there are, and of what."""
         return f"{counted(len(rows), self.LIST.noun)} of the task {safe_text(self.task_id, limit=80)}"
 
-    HANDLERS: ClassVar = {**ListScreen.HANDLERS, "back": back(CLEAR_FILTER, CLOSE)}
+    def _why_not_clean(self) -> str:
+        return self.console.operator.why_not_write()
+
+    def clean(self) -> None:
+        """Remove the idle queues of the task."""
+        self.console.operator.run(self._clean(), "clean")
+
+    async def _clean(self) -> None:
+        await _remove(self.console, partial(TaskCleaning, self.task_id), f"task {self.task_id}")
+
+    HANDLERS: ClassVar = {
+        **ListScreen.HANDLERS, "back": back(CLEAR_FILTER, CLOSE),
+        "clean": ActionHandler(run=clean, reason=_why_not_clean),
+    }  # fmt: skip

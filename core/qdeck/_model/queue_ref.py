@@ -44,7 +44,7 @@ class Feature(StrEnum):
     """Its priorities are names, and other numbers than theirs do not exist."""
 
 
-_features: Final[dict[str, frozenset[Feature]]] = {NATIVE: frozenset(Feature) - {Feature.PRIORITY_NAMES}}
+_features: Final[dict[str, frozenset[Feature]]] = {NATIVE: frozenset(Feature)}
 
 
 def register(adapter: str, features: frozenset[Feature]) -> None:

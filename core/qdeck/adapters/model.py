@@ -28,7 +28,7 @@ C = TypeVar("C")
 
 SLICE: Final = 500
 PERMANENT: Final = "permanent"  # the tag of a dead letter whose error stays until somebody changes a configuration
-NO_QUEUE: Final = ""  # in place of a queue: what is of no queue in particular, such as dead letters of all pools
+NO_QUEUE: Final = "\0"  # in place of a queue: what is of no queue in particular, such as dead letters of all pools
 MOST_RUNS_S: Final = 7_200  # how long a job may run that has no lease, until it counts as stuck
 KEEP_NAMES: Final = 1000  # of one group
 _SHORT: Final = 64  # bytes of what a plan keeps whole

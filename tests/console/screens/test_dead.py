@@ -221,7 +221,7 @@ async def test_export_writes_all_about_each_for_this_user_alone(
     async with console(url, "4", read_only=True) as pilot:
         await until(pilot, "1–6 of 6")
         await pilot.press("w")
-        await until(pilot, "Write all matching dead letters to a file")
+        await until(pilot, "Write all matching dead letters of ConnectionError in hooks to a file")
         await pilot.press("enter")
         await until(pilot, "6 dead letters written to")
         [path] = tmp_path.glob("qdeck-dead-*.jsonl")
@@ -230,7 +230,7 @@ async def test_export_writes_all_about_each_for_this_user_alone(
         assert len(letters) == 6
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         await pilot.press("w")
-        await until(pilot, "Write all matching dead letters to a file")
+        await until(pilot, "Write all matching dead letters of ConnectionError in hooks to a file")
         field = pilot.app.screen.query_one("#field0")
         field.value = str(path)  # type: ignore[attr-defined] # it is an input
         await until(pilot, "already exists")

@@ -79,7 +79,7 @@ def test_a_queue_without_a_living_worker() -> None:
     ]
     assert status(row(ready=1, workers=0, oldest_s=300.5)) is U
     assert status(row(delayed=1, overdue=1, workers=0)) is D
-    assert status(row(delayed=1, workers=0)) is H
+    assert status(row(delayed=1, workers=0)) is D
     assert status(row(ready=1, workers=None)) is H
 
 

@@ -75,7 +75,7 @@ def test_a_job_is_given_by_its_id_or_its_key(yard: Yard) -> None:
 
 def test_why_it_cannot_is_told_as_of_every_adapter(yard: Yard) -> None:
     native = yard.deck.adapters.native
-    assert "does not support complete" in native.why_not("complete")
+    assert "does not support expire" in native.why_not("expire")
     assert native.why_not("edit", State.DEAD) == ""
     assert "applies to dead jobs" in yard.deck.why_not(NATIVE, "retry", "ready")
 
