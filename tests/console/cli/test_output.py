@@ -76,6 +76,28 @@ def spoil_others(raw: Any) -> None:
             raw.zadd(key, {b"x" + OBEYED.encode(): 5})
         elif kind == b"set":
             raw.sadd(key, b"x" + OBEYED.encode())
+        elif kind == b"stream":
+            spoil_stream(raw, key)
+
+
+def spoil_stream(raw: Any, key: bytes) -> None:
+    """Entries cannot be changed: a hostile copy of each, in the hands of the same consumers."""
+    for entry, fields in raw.xrange(key):
+        made = raw.xadd(key, {field: hostile(value) for field, value in fields.items()})
+        for group in raw.xinfo_groups(key):
+            for held in raw.xpending_range(key, group["name"], entry, entry, 1):
+                idle, times = held["time_since_delivered"], held["times_delivered"]
+                raw.xclaim(
+                    key,
+                    group["name"],
+                    held["consumer"],
+                    0,
+                    [made],
+                    idle=idle,
+                    retrycount=times,
+                    force=True,
+                    justid=True,
+                )
 
 
 def spoil_native(raw: Any, scene: Scene, url: str) -> None:

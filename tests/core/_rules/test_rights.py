@@ -39,7 +39,7 @@ PLACES = ("valkey/0", "valkey/5", "redis/5")
 needs_time = pytest.mark.timeout(240)
 # `doctor` tries what only an administrator may ask, and then calls a script that does not exist.
 DOCTORS = {"viewer": {"acl|dryrun", "evalsha"}, "operator": {"acl|dryrun"}}
-ONE_STEP = ("job edit", "enqueue", "workers quiet", "queues pause")
+ONE_STEP = ("job edit", "enqueue", "workers quiet", "workers resume", "queues pause", "queues resume")
 
 
 @pytest.fixture(params=PLACES[:1])
@@ -72,7 +72,7 @@ def writes(name: str, lines: str) -> bool:
     if name == "clean --orphans":
         return False  # nothing was idle for as long as it takes, and without a queue to remove it writes nothing
     if name.startswith("clean"):
-        return "--dry-run" not in words if "TASK_ID" in name else "--yes" in words
+        return "--yes" in words
     once = name.startswith(ONE_STEP) or (name.startswith("schedule") and name != "schedule list")
     return once or "--yes" in words or "--apply" in words
 
@@ -112,7 +112,7 @@ LINES = [
     (name, lines)
     for name, runs in RUNS.items()
     for _, lines in runs
-    if "--url" not in lines and not name.startswith("config")
+    if "--url" not in lines and not name.startswith(("config", "schedule sync"))  # an app has a server of its own
 ]
 
 
@@ -127,9 +127,11 @@ def test_a_viewer_runs_every_command_that_looks(
     url, commands = roles.make("viewer"), Commands(roles, capsys, tmp_path)
     for name, lines in LINES:
         ran = commands.run(url, lines)
+        if ran.code == 1 and "--yes" not in lines and "nothing was changed; --yes" in ran.err:
+            continue  # it asks first
         if writes(name, lines):
             assert ran.code == 77, (lines, ran)
-            assert re.search(r"'?(evalsha|script\|load|eval|hset|hsetnx|xadd|dump)'?", ran.err), (lines, ran.err)
+            assert re.search(r"'?(evalsha|script\|load|eval|hset|hsetnx|hdel|xadd|dump)'?", ran.err), (lines, ran.err)
         else:
             assert ran.code in PAGE[name].codes, (lines, ran)
             assert "not allowed" not in ran.err, (lines, ran.err)
