@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
@@ -32,6 +33,12 @@ _STANDS_FOR: Final = {"login": "…@", "quoted": "'…'", "id": "#", "number": "
 _FIXED: Final = {"WorkerCrashed": "its worker died with it", "Outage": "its worker was lost with many others"}
 _DEPENDENCY: Final = re.compile(r"job \S+ is (\S+)")
 _CLASS_OF: Final = {"failed": "Error", "timeout": "TimeLimitExceeded", "crashed": "WorkerCrashed", "buried": "Buried"}
+
+DEPENDENCY_GROUPS: Final = frozenset(
+    hashlib.sha1(f"DependencyFailed\njob # is {outcome}".encode(), usedforsecurity=False).hexdigest()[:10].encode()
+    for outcome in ("dead", "cancelled", "discarded", "unknown")
+)
+"""The ids of the groups in which `bury` of the scripts counts jobs that died with a dependency."""
 
 
 class _FailureEvent(msgspec.Struct):

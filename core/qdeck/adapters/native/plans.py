@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck._engine import codec, keys
+from qdeck._engine.signatures import DEPENDENCY_GROUPS
 from qdeck._model.reasons import Caution, CautionCode, SkipCode
 from qdeck._model.values import State
 from qdeck._redis.commands import with_errors
@@ -132,17 +133,20 @@ def _look_around(
     calls: list[Command] = [(b"HMGET", keys.key(queue, "head"), *ids), (b"HLEN", keys.key(queue, "after"))]
     if state == State.RUNNING:
         calls.append((b"HMGET", keys.key(queue, "lease"), *ids))
+    if verb == "retry":
+        calls.append((b"HMGET", keys.key(queue, "attempts"), *ids))
     heads, after, *more = yield with_errors(*calls)
-    if more:
+    if state == State.RUNNING:
         put(rows, "lease", good(more[0]))
+    if verb == "retry":
+        kept = good(more[-1])
+        weighed.totals.waiting_again = sum((text or b"").split(b" ")[-1] in DEPENDENCY_GROUPS for text in kept)
     heads = good(heads)
     put(rows, "head", heads)
     named = [row for row, head in zip(rows, heads, strict=True) if head is not None and b"\nu" in head]
     weighed.totals.unique = len(named)
     if verb == "bury":
         weighed.totals.failure_handlers = sum(head is not None and b"\nf" in head for head in heads)
-    if verb == "retry":
-        weighed.totals.waiting_again = yield from _count_failed_dependents(queue, ids)
     if verb == "retry" and named:
         weighed.totals.unique_held = yield from _count_twins(queue, named)
     if not is_error(after) and after:
@@ -165,16 +169,6 @@ def _count_twins(queue: str, rows: Sequence[Row]) -> Program[int]:
     names = [row.full().name or "" for row in rows]
     holders = yield (b"HMGET", keys.key(queue, "unique"), *names)
     return sum(holder is not None and holder != row.raw_id for row, holder in zip(rows, holders, strict=True))
-
-
-def _count_failed_dependents(queue: str, ids: Sequence[bytes]) -> Program[int]:
-    """Return how many of these dead letters died with a dependency, by their groups."""
-    kept = yield (b"HMGET", keys.key(queue, "attempts"), *ids)
-    groups = [(text or b"").split(b" ")[-1] for text in kept]
-    known = list(dict.fromkeys(groups))
-    told = yield (b"HMGET", keys.key(queue, "groups"), *known)
-    failed = {name for name, text in zip(known, told, strict=True) if text and b"\nDependencyFailed\n" in text}
-    return sum(group in failed for group in groups)
 
 
 class Named(Pages):
