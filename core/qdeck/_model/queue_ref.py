@@ -41,7 +41,7 @@ class Feature(StrEnum):
     PURGE = "purge"
     """The purge rules of job states apply to its jobs; other adapters have rules of their own."""
     PRIORITY_NAMES = "priority_names"
-    """Its priorities are names, and other numbers than theirs do not exist."""
+    """Some of its priorities have names."""
 
 
 _features: Final[dict[str, frozenset[Feature]]] = {NATIVE: frozenset(Feature)}

@@ -161,7 +161,8 @@ class NewestWalk:
         if stream.place is not None:  # so many that they are not sorted
             return (yield from self._next(stream))
         stream.size = SLICE
-        while not stream.is_over and len(found) < MOST_SORTED:
+        is_cut = self._limit is not None and self._limit < MOST_SORTED  # then only the newest are kept
+        while not stream.is_over and (is_cut or len(found) < MOST_SORTED):
             found |= {row.key: row for row in (yield from self._next(stream))}
             if self._limit is not None and len(found) > 2 * max(self._limit, SLICE):
                 found = {row.key: row for row in heapq.nlargest(self._limit, found.values(), key=_MOMENT)}

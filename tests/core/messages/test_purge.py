@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qdeck.adapters import NO_QUEUE
 from qdeck.admin import PURGE_RULES, QueueRef, Takes, Writer, load_plan, read_rules
 from qdeck.messages import _cleaning_batch as copies
 from qdeck.messages import _registry as registry
@@ -55,7 +56,7 @@ def why(result: BatchResult) -> dict[str, str]:
 
 
 def test_the_rules_are_those_that_every_face_names() -> None:
-    assert [rule.name for rule in TemporaryQueueAdapter().rules("")] == [
+    assert [rule.name for rule in TemporaryQueueAdapter().rules(NO_QUEUE)] == [
         rule.name for rule in PURGE_RULES.values() if rule.takes is Takes.QUEUES
     ]
     assert set(read_rules(())) == {rule.name for rule in PURGE_RULES.values()} - {"unread_queues", "orphaned_queues"}
