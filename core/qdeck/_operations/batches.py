@@ -9,6 +9,7 @@ changes more, and stops where the batch was undone: so it reads before it renews
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -166,6 +167,7 @@ class OpenBatch:
     is_resumed: bool = False
     is_undone: bool = False
     _renewed: float = field(default_factory=_seconds)
+    _shared: float = -math.inf  # when another process was last seen that applies the same plan
 
     @property
     def id(self) -> str:
@@ -194,13 +196,17 @@ class OpenBatch:
     def close(self, applied: int, undoable: int, kept_bytes: int, entry: Activity) -> Program[None]:
         """Write what was applied, how many bytes its undo takes, and its entry in the log of operations.
 
-        Of a batch that was undone meanwhile, keep the record of its undo, log it as failed, and raise.
+        A batch of which another process still applies the rest stays open: an undo would lose what that one changes. Of
+        one that was undone meanwhile, keep the record of its undo, log it as failed, and raise.
         """
         if (self._is_due or entry.outcome == "failed") and (stored := (yield from self._find_undo())) is not None:
             stored.applied, stored.interrupted = applied, False
             then = [_write(stored)] if stored.undone else []  # until then its undo writes the record
             yield from activity.record(replace(entry, outcome="failed", undo_until_ms=None), then=then)
             raise _was_undone()
+        if entry.outcome != "done" and _seconds() - self._shared < OPEN_MS / 1000:  # the other process closes it
+            yield from activity.record(entry)
+            return
         record = self.record
         record.applied, record.interrupted = applied, False
         record.done, record.undoable, record.bytes = applied, undoable, kept_bytes
@@ -219,6 +225,8 @@ class OpenBatch:
     def _find_undo(self) -> Program[Batch | None]:
         """Return the record on the server if the batch is being undone, or was."""
         stored = _decoded((yield (b"HGET", keys.UNDO, self.id)))
+        if stored is not None and stored.applied is None and stored.open_until_ms != self.record.open_until_ms:
+            self._shared = _seconds()
         self.is_undone = stored is not None and stored.undo is not None
         return stored if self.is_undone else None
 
@@ -321,7 +329,8 @@ def begin(
             raise _NoRoomError
         yield from _forget_oldest(others)
     yield from write(record)
-    return OpenBatch(record, room, is_resumed=begun is not None)
+    is_shared = begun is not None and begun.applied is None and not begun.is_interrupted(now)
+    return OpenBatch(record, room, is_resumed=begun is not None, _shared=_seconds() if is_shared else -math.inf)
 
 
 def _forget_oldest(others: dict[str, Batch]) -> Program[None]:

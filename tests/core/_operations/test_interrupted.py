@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from qdeck._engine import keys
 from qdeck._operations import batches
 from qdeck._server import queue_details
 from qdeck.admin import Code, Writer, actor, load_plan
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -368,3 +370,28 @@ def test_a_batch_that_is_being_undone_is_not_continued(deck: Writer, yard: Yard)
     back = deck.undo(progress=go_on)
     assert back.restored
     assert len(yard.ids("dead")) == 700
+
+
+def test_a_batch_that_another_process_still_applies_cannot_be_undone(deck: Writer, yard: Yard) -> None:
+    """One of two processes with the same plan stops: the undo would lose what the other one changes after it."""
+    yard.bulk_dead(400)
+    before = yard.dump()
+    plan = deck.plan("discard", QUEUE)
+    stop = threading.Event()
+    first = threading.Thread(
+        target=lambda: Writer(yard.url).apply(load_plan(plan.id), rate=50, cancelled=stop.is_set), daemon=True
+    )
+    first.start()
+    try:
+        wait_until(lambda: len(yard.ids("dead")) < 400)
+        seen = len(yard.ids("dead"))
+        deck.apply(load_plan(plan.id), rate=50, cancelled=lambda: len(yard.ids("dead")) < seen)
+        with pytest.raises(UsageError, match="still being applied"):
+            deck.undo(plan.batch)
+    finally:
+        stop.set()
+        first.join()
+    if deck.find_batch(plan.batch).applied is None:
+        yard.interrupt(plan.batch)
+    deck.undo(plan.batch)
+    assert_same(yard.dump(), before)
