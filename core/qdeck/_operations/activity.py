@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Command, Program
 
 _PAGE: Final = 500
+_ENDS_PAUSE: Final = ("resume", "remove")  # verbs of the log
 _PAUSED: Final = {"pause": "paused", "quiet": "asked to be quiet"}
 # Other programs write here, too.
 _MOST_RULES: Final = 100
@@ -96,14 +97,14 @@ def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity
 
 
 def find_pause(verb: str, what: str) -> Program[Pause]:
-    """Return who paused a schedule, or asked a worker to be quiet, when and why; an empty pause where the newest entry
-    about `what` is another one, or none is kept.
+    """Return who paused a schedule, or asked a worker to be quiet, when and why; an empty pause where it was resumed
+    since, or no entry is kept. An edit or a run does not end a pause.
     """
     last = b"+"
     for _ in range(2 * KEEP // _PAGE):
         rows = yield (b"XREVRANGE", keys.ACTIVITY.encode(), last, b"-", b"COUNT", _PAGE)
         for entry in _entries(rows):
-            if entry.detail == mask_text(what):
+            if entry.detail == mask_text(what) and entry.verb in (verb, *_ENDS_PAUSE):
                 if entry.verb != verb:
                     return Pause()
                 return Pause(who=f"{entry.who}@{entry.host}", at_ms=entry.at_ms, reason=entry.reason)

@@ -80,6 +80,9 @@ def test_a_pause_has_a_reason_and_resuming_asks(qdeck: Callable[..., Ran]) -> No
     assert qdeck("--json").json[0]["jobs_made"] == 0
     assert qdeck("run", "feeds", "--yes").code == 0
     assert qdeck("--json").json[0]["jobs_made"] == 1
+    assert qdeck("edit", "feeds", "--cron", "0 4 * * *").code == 0
+    ran = qdeck("resume", "feeds")
+    assert (ran.code, f"feeds was {told}" in ran.err) == (1, True), "neither a run nor an edit ends a pause"
     assert qdeck("resume", "feeds", "--yes").code == 0
     assert qdeck("--json").json[0]["enabled"]
     assert qdeck("pause", "feeds").code == 0
