@@ -46,9 +46,9 @@ async def test_dead_letters_over_their_age_go_one_by_one(url: str, raw: redis.Re
 
 async def test_the_oldest_beyond_the_number_go(url: str, raw: redis.Redis) -> None:
     for number in range(1200):
-        dead(raw, "ready", f"vm-{number}", number)
-    dead(raw, "clone", "other", 5000)
-    failed = [entry(f"t-{number}", time.time() - number) for number in range(105)]
+        dead(raw, "ready", f"vm-{number}", 10 * number)  # not a second apart, which may pass while they are written
+    dead(raw, "clone", "other", 50_000)
+    failed = [entry(f"t-{number}", time.time() - 10 * number) for number in range(105)]
     raw.hset("vmpooler__dlq__tasks", mapping={"disk": json.dumps(failed[:50]), "snapshot": json.dumps(failed[50:])})
     assert await maintained(url, raw, dlq_enabled=True, dlq_max_entries=100) == 1105
     left = [one for value in raw.hvals("vmpooler__dlq__tasks") for one in json.loads(value)]
