@@ -208,7 +208,7 @@ async def purge(walk: Walk) -> None:
     await walk.key("e", "for this run")
     await walk.back_here()
     await walk.key("S", "nothing to save")
-    await walk.key("d", "1 removed")
+    await walk.key("d", "1 to discard")
     for key in ("tab", "shift+tab", "left", "right"):
         await walk.key(key, partial(walk.left, walk.view))
     await walk.key("g")
@@ -287,6 +287,13 @@ async def tasks(walk: Walk) -> None:
     await walk.key("u", walk.screen.why_not("undo"))
     await walk.key("enter", partial(walk.shows, TaskQueuesScreen))
     await walk.back_here()
+
+
+async def a_task(walk: Walk) -> None:
+    """The queues of one task: they stay while they were used lately."""
+    await walk.key("enter")
+    await walk.key("x", "nothing to remove of task")
+    await walk.key("u", walk.screen.why_not("undo"))
 
 
 async def nothing_more(walk: Walk) -> None:
@@ -387,7 +394,7 @@ async def reach_entries(walk: Walk) -> None:
     if walk.app.current_mode != PURGE:
         await tab(PURGE)(walk)
         await walk.pilot.press("d")
-        await until(walk.pilot, "1 removed")
+        await until(walk.pilot, "1 to discard")
         walk.screen.query_one("#list").focus()
         await walk.pilot.press("g", "j")
     await walk.pilot.press("enter")
@@ -425,7 +432,7 @@ WALKS: Final[dict[str, tuple[Reach, Own]]] = {
     "an operation": (page("enter", kind=BatchScreen, start=ACTIVITY), a_batch),
     "entries of a plan": (reach_entries, nothing_more),
     "tasks": (page("t", kind=TemporaryQueuesScreen), tasks),
-    "a task": (page("t", "enter", kind=TaskQueuesScreen), nothing_more),
+    "a task": (page("t", "enter", kind=TaskQueuesScreen), a_task),
     "a redrive": (reach_redrive, a_redrive),
 }
 

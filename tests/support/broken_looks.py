@@ -30,7 +30,7 @@ PASSING: Final = (
 )
 
 
-AGES: Final = re.compile(r"\b\d+[smhd]\b")
+AGES: Final = re.compile(r"\b\d+[smhd](?: \d+[smhd])*\b")
 """The ages in a sentence: `lease expired 1s ago`."""
 
 
