@@ -77,7 +77,7 @@ async def read_screens(url: str, job: str, queue: str = HEALTHY) -> None:
                 await _read_list(pilot)
             assert not app.latest.is_lost, app.latest.problem
         await pilot.press(str(TABS[PURGE]), "d")
-        await until(pilot, "removed", 100)
+        await until(pilot, "undo until", 100)
         await command(pilot, f"queue {queue}")
         await _refreshed(pilot)
         await command(pilot, f"find {job}")
