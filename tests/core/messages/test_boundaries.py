@@ -233,7 +233,7 @@ async def test_what_a_task_leaves_is_copied_when_it_ends(
     await until(lambda: raw.zcard("{qdeck:messages}:queues") == 1)
     assert raw.lrange(other, 0, -1) == [b"of the bank"], "a task of that name in another environment is another task"
     with Writer(url) as deck:
-        await until(lambda: [one for one in deck.activity() if one.verb == "clean"])
+        await until(lambda: [one for one in deck.activity() if one.verb == "clean" and one.outcome == "done"])
         assert deck.undo().restored == 1
     assert json.loads(raw.lrange(mine, 0, 0)[0])["correlation_id"] == "of-t"
 
