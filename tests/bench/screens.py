@@ -153,7 +153,7 @@ _DOWN, _UP = b"\x1b[6~", b"\x1b[5~"
 _SCROLL: Final = (*[_DOWN] * 10, b"G", *[_UP] * 10, b"g")
 LOOKS: Final = (
     Look(name="queues", way=((b"1", ""),), by_name=False),
-    Look(name="jobs", way=((b"2", "next to run first"),), begin=b"G", keys=(b"k", b"j")),  # the first ones are claimed
+    Look(name="jobs", way=((b"2", "next first"),), begin=b"G", keys=(b"k", b"j")),  # the first ones are claimed
     Look(name="jobs, scrolled", way=(), keys=_SCROLL),
     Look(name="stuck", way=((b"3", "worker lost"),)),
     Look(name="dead, groups", way=((b"4", "groups, exact"),), by_name=False),

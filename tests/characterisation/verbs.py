@@ -96,7 +96,7 @@ COLLIDING: Final = [
 ]
 LISTS: Final = {**{adapter: of(adapter) for adapter in ADAPTERS}, "colliding": COLLIDING}
 _RULES: Final = (
-    "ready_too_old", "running_without_owner", "done_too_old", "dead_too_old", "dead_too_many", "cancelled_too_old",
+    "ready_too_old", "lease_expired", "done_too_old", "dead_too_old", "dead_too_many", "cancelled_too_old",
     "orphaned_records", "pending_too_old", "request_too_old", "task_too_old", "broken_entries", "overdue_delayed",
     "expired_queues", "unread_queues", "orphaned_queues",
 )  # fmt: skip

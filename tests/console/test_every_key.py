@@ -203,8 +203,8 @@ async def dead(walk: Walk) -> None:
 
 async def purge(walk: Walk) -> None:
     """Purge: a rule off and on, a threshold, the dry run, a fold, the entries, apply, save."""
-    await walk.key("space", "□ running without owner")
-    await walk.key("space", "■ running without owner")
+    await walk.key("space", "□ lease expired")
+    await walk.key("space", "■ lease expired")
     await walk.key("e", "for this run")
     await walk.back_here()
     await walk.key("S", "nothing to save")

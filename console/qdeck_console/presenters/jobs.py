@@ -43,7 +43,7 @@ _WHEN: Final = {
     State.CANCELLED: "ended",
 }
 _OLDEST: Final = {
-    State.READY: "next to run first",
+    State.READY: "next first",
     State.DELAYED: "next due first",
     State.BLOCKED: "oldest first",
     State.RUNNING: "lease ends first",

@@ -28,7 +28,7 @@ class Takes(StrEnum):
 class PurgeRule(StrEnum):
     """A purge rule of native; in the order in which a plan has them."""
 
-    RUNNING_WITHOUT_OWNER = "running_without_owner"
+    LEASE_EXPIRED = "lease_expired"
     READY_TOO_OLD = "ready_too_old"
     DONE_TOO_OLD = "done_too_old"
     DEAD_TOO_OLD = "dead_too_old"
@@ -67,8 +67,7 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
         rule.name: rule
         for rule in (
             KnownRule(
-                name=PurgeRule.RUNNING_WITHOUT_OWNER.value, state="running", setting="max_pending_age",
-                label="without owner",
+                name=PurgeRule.LEASE_EXPIRED.value, state="running", setting="max_pending_age",
                 about="A running job whose lease expired, and that no worker or agent has requeued.",
             ),
             KnownRule(

@@ -99,7 +99,7 @@ def test_what_another_system_does_not_keep_is_no_zero() -> None:
 
 
 def test_the_order_of_a_list_is_named() -> None:
-    assert jobs.order_words(State.READY, NATIVE, newest=False) == "next to run first"
+    assert jobs.order_words(State.READY, NATIVE, newest=False) == "next first"
     assert jobs.order_words(State.DEAD, NATIVE, newest=True) == "newest first"
     assert jobs.order_words(State.DEAD, "ifdb", newest=True) == "newest first"
 

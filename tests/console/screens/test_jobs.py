@@ -51,7 +51,7 @@ async def test_states_have_a_list_each_with_what_matters_in_it(
         assert "mail" in shown
         for words in ("ready 6", "delayed 1", "blocked 1", "running 1", "dead 2", "reader0", "template welcome"):
             assert words in shown, words
-        assert "next to run first" in shown
+        assert "next first" in shown
         await until(pilot, "payload ──")  # the job beside it
         await pilot.press("y")
         await until(pilot, "id sent to the clipboard: 6")
@@ -73,7 +73,7 @@ async def test_states_have_a_list_each_with_what_matters_in_it(
         await pilot.press("s")
         await until(pilot, "oldest first")
         await pilot.press("shift+tab", "shift+tab", "shift+tab", "shift+tab")
-        await until(pilot, "next to run first")
+        await until(pilot, "next first")
         await pilot.press("s")
         await until(pilot, "in the order they run")
         await pilot.press("enter")

@@ -133,7 +133,7 @@ async def test_rules_and_thresholds_are_those_of_this_run_until_they_are_saved(
         await pilot.press("S", "tab", "enter")
         await until(pilot, "saved to")
         assert "max_completed_age = 21600 # two hours" in file.read_text()
-        assert "running_without_owner" not in file.read_text()
+        assert "lease_expired" not in file.read_text()
         await pilot.press("w")
         await until(pilot, "Save the plan")
         await pilot.press("enter")
@@ -146,7 +146,7 @@ async def test_rules_and_thresholds_are_those_of_this_run_until_they_are_saved(
 async def test_a_dry_run_can_be_cancelled_and_looking_is_always_allowed(url: str, raw: redis.Redis) -> None:
     fill(url, raw)
     async with console(url, "5", size=(80, 24), read_only=True) as pilot:
-        shown = await until(pilot, "running without owner")
+        shown = await until(pilot, "lease expired")
         assert all(len(line) <= 80 for line in shown.splitlines())
         await pilot.press("d")
         shown = await until(pilot, "5 entries")

@@ -45,9 +45,9 @@ def test_stale_pending_is_detected_and_moved_to_the_dead_letters(yard: Yard) -> 
     """'Stale pending VMs are detected and moved to DLQ': here a running job that nobody takes back."""
     old, young = yard.running(2 * HOUR + 60), yard.running(2 * HOUR - 60, worker="w2")
     [entry] = dry(yard, limits=WITH_DLQ)
-    assert (entry.id, entry.rule, entry.verb, entry.state) == (old, "running_without_owner", "bury", "running")
+    assert (entry.id, entry.rule, entry.verb, entry.state) == (old, "lease_expired", "bury", "running")
     assert "w1 is gone" in entry.reason
-    assert purge(yard, limits=WITH_DLQ) == {"running_without_owner": 1}
+    assert purge(yard, limits=WITH_DLQ) == {"lease_expired": 1}
     assert (yard.state(old), yard.state(young)) == ("dead", "running")
     failure = yard.deck.job(QUEUE, old).failure
     assert failure is not None
@@ -59,7 +59,7 @@ def test_stale_pending_is_detected_and_moved_to_the_dead_letters(yard: Yard) -> 
 def test_without_dead_letters_an_owners_job_runs_again(yard: Yard) -> None:
     """dlq_enabled is false by default: what still had to run is then never just dropped."""
     old = yard.running(3 * HOUR)
-    assert purge(yard) == {"running_without_owner": 1}
+    assert purge(yard) == {"lease_expired": 1}
     assert yard.state(old) == "ready"
 
 
@@ -159,7 +159,7 @@ def test_too_many_dead_letters(yard: Yard) -> None:
     ("rule", "threshold_s", "state"),
     [
         (PurgeRule.READY_TOO_OLD, 86_400, State.READY),
-        (PurgeRule.RUNNING_WITHOUT_OWNER, 7_200, State.RUNNING),
+        (PurgeRule.LEASE_EXPIRED, 7_200, State.RUNNING),
         (PurgeRule.DONE_TOO_OLD, 3_600, State.DONE),
         (PurgeRule.DEAD_TOO_OLD, 168 * HOUR, State.DEAD),
         (PurgeRule.CANCELLED_TOO_OLD, 86_400, State.CANCELLED),

@@ -24,7 +24,7 @@ _OVER: Final = "for {age} (limit {limit})"
 RULES: Final = (
     # What still had to run is never just dropped.
     Rule(
-        name="running_without_owner", states=(State.RUNNING,), verb="bury", without_dlq="requeue",
+        name="lease_expired", states=(State.RUNNING,), verb="bury", without_dlq="requeue",
         setting="max_pending_age", where="", reason="", code=OWNER,
     ),
     Rule(
