@@ -134,10 +134,10 @@ FIELDS: Final = _table(
 SYNONYMS: Final = MappingProxyType(
     {
         "tags": "tag", "died": "failed", "failed_at": "failed", "error_class": "error", "error_message": "message",
-        "vm": "id",
+        "vm": "id", "reason": "message", "jobId": "id", "failedAt": "failed", "workerId": "worker",
     }
 )  # fmt: skip
-"""Other names of fields: those of the entries of VMPooler, too."""
+"""Other names of fields: those of the entries of VMPooler and of the scheduler, too."""
 
 PAYLOAD_FIELDS: Final = (
     "pool", "pool_alias", "request_id", "queue_from", "correlation_id", "task_id", "tenant_id", "session_id",

@@ -232,6 +232,7 @@ class JobRecord(InQueue):
     name: str | None = None
     task: str | None = None
     priority: int | None = None
+    priority_bound: str | None = None  # such as `≥HIGH`, where its system does not store which it is
     attempts: int | None = None
     crashes: int | None = None
     tags: tuple[str, ...] = ()
@@ -273,7 +274,7 @@ class JobRecord(InQueue):
     @property
     def priority_text(self) -> str | None:
         """Return its priority as its system writes it: a name, or a number."""
-        return None if self.priority is None else self.priority_name or str(self.priority)
+        return self.priority_bound if self.priority is None else self.priority_name or str(self.priority)
 
     @property
     def moment_ms(self) -> int:

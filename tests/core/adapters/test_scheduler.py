@@ -96,13 +96,13 @@ def test_an_empty_line_takes_the_score_of_the_page(page: Page, deck: Writer, pri
 def test_the_plan_says_where_in_the_line_a_job_will_stand(
     page: Page, deck: Writer, priority: str, place: str, rank: int
 ) -> None:
-    """By the page's formula CRITICAL is last, whatever its text says."""
+    """By the page's formula CRITICAL is last, whatever its text says; the plan names the formula."""
     for at, name in enumerate(("NORMAL", "NORMAL", "HIGH")):
         page.enqueue(f"job-{at}", name, ago_s=60)
     page.move_to_dlq("dead", "boom")
     plan = deck.plan("retry", "scheduler", priority=priority)
     assert [entry.reason for entry in plan.entries()] == [
-        f"moved to scheduler:queue:priority as {priority}, {place} in line"
+        f"moved to scheduler:queue:priority as {priority}, {place} in line (time - offset: LOW first, CRITICAL last)"
     ]
     deck.apply(plan)
     assert page.line().index("dead") == rank

@@ -40,7 +40,18 @@ from qdeck.adapters.model import (
     short,
 )
 from qdeck.adapters.paging import every
-from qdeck.adapters.scheduler.line import OFFSETS, PRIORITY, Line, SchedulerSettings, read_line
+from qdeck.adapters.scheduler.line import (
+    OFFSETS,
+    PRIORITY,
+    SKEW_MS,
+    Line,
+    SchedulerSettings,
+    Score,
+    bound_of,
+    read_line,
+    read_sign,
+    times_of,
+)
 from qdeck.adapters.times import iso, read_ms
 
 if TYPE_CHECKING:
@@ -58,8 +69,8 @@ DEAD: Final = b"scheduler:queue:dlq"
 QUEUE: Final = "scheduler"
 MOST_JUDGED: Final = 5000  # ids in processing and delayed ones that a look reads to tell which do not move
 MOST_LOOKED_UP: Final = 10  # dead letters for whose jobs others are looked up; of more, those that match are taken
+MOST_COMPARED: Final = 1000  # newest dead letters that are compared with the jobs in processing
 _WIDEST: Final = 3_000_000
-_SKEW_MS: Final = 1000  # that the clock of a worker may be behind the server's
 _SOURCES: Final = (
     Source(key=PROCESSING, kind=Kind.HASH, state=State.RUNNING, native_state="processing"),
     Source(key=PRIORITY, kind=Kind.ZSET, state=State.READY, native_state="priority"),
@@ -142,9 +153,11 @@ class Scheduler(Adapter):
         return [source for source in _SOURCES if source.state in states and queue == QUEUE]
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
-        """Return the entries, which contain all that is known."""
-        yield from ()  # reads nothing, but is a program
-        return [_entry(raw, now) for raw in raws]
+        """Return the entries. What is in line has a priority by its score; what is in processing may have ended."""
+        keys = {raw.source.key for raw in raws}
+        sign = (yield from read_sign(self._score, now)) if PRIORITY in keys else 0
+        ended = (yield from _ended(raws)) if PROCESSING in keys else {}
+        return [_entry(raw, now, sign, ended) for raw in raws]
 
     def rules(self, queue: str) -> Sequence[Rule]:
         """Delayed entries that no worker can put in line, or did not; dead letters, that have no limit of their own."""
@@ -154,14 +167,17 @@ class Scheduler(Adapter):
 
     def prepare(self, verb: str, now: int) -> Program[Line]:
         """Return the line, and the scores that this version makes."""
-        score = self.settings.score if isinstance(self.settings, SchedulerSettings) else None
-        return (yield from read_line(score, now))
+        return (yield from read_line(self._score, now))
+
+    @property
+    def _score(self) -> Score | None:
+        return self.settings.score if isinstance(self.settings, SchedulerSettings) else None
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Return where their ids are now: queued, with a worker, among the newest dead letters, or nowhere."""
         ids = [raw_of(_job_of(one.seen.member)) for one in tried]
         later = [job + b":" + word.encode() for job in ids for word in OFFSETS]
-        least = min((one.since_ms for one in tried), default=now) - _SKEW_MS
+        least = min((one.since_ms for one in tried), default=now) - SKEW_MS
         line, delayed, held, dead = yield with_errors(
             (b"ZMSCORE", PRIORITY, *ids), (b"ZMSCORE", DELAYED, *later), (b"HMGET", PROCESSING, *ids),
             (b"ZREVRANGEBYSCORE", DEAD, b"+inf", least, b"WITHSCORES", b"LIMIT", 0, MOST_JUDGED),
@@ -187,16 +203,24 @@ class Scheduler(Adapter):
     def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return the changes of a verb, which have the effect of the scheduler's own methods."""
         line: Line = context.prepared or (yield from self.prepare(act, context.now))
-        twins = (yield from _letters_of(entries)) if act is Verb.RETRY and len(entries) <= MOST_LOOKED_UP else {}
+        is_few = act is Verb.RETRY and len(entries) <= MOST_LOOKED_UP
+        has_ended = any(_has_ended(entry) for entry in entries)
+        letters = (yield from _letters_of(entries)) if is_few or has_ended else {}
+        held = (yield from _held(entries)) if act in (Verb.RETRY, Verb.RUN) else {}
         taken: set[str] = set()
 
         def build(one: tuple[int, Entry]) -> Change:
             number, entry = one
             if act is Verb.RETRY and entry.id in taken:
                 return _remove_twin(entry, line.scores[_priority_of(entry, context)])
+            more = letters.get(entry.id, ())
+            if act is Verb.BURY and more and _has_ended(entry):
+                return _leave_letter(entry, *more[0])
             made = _build(act, entry, context, context.reason_of(number), line)
+            if entry.id in held:
+                made = _out_of_processing(made, entry, held[entry.id])
             taken.add(entry.id)
-            return _with_letters(made, twins.get(entry.id, ()))
+            return _with_letters(made, more) if is_few or _has_ended(entry) else made
 
         return change_each(build, enumerate(entries))
 
@@ -222,9 +246,31 @@ def _json(raw: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _entry(raw: Raw, now: int) -> Entry:
-    reader = {PROCESSING: _running, PRIORITY: _ready, DELAYED: _delayed, DEAD: _dead}[raw.source.key]
-    facts = reader(raw, now)
+def _ended(raws: Sequence[Raw]) -> Program[dict[str, float]]:
+    """Return when jobs failed, of those with a dead letter since the first of these in processing was started."""
+    started = [at for raw in raws if raw.value is not None and (at := _started(raw.value)) is not None]
+    if not started:
+        return {}
+    newest = (b"ZREVRANGEBYSCORE", DEAD, b"+inf", min(started), b"WITHSCORES", b"LIMIT", 0, MOST_COMPARED)
+    [reply] = yield from reads.try_all([newest])
+    letters = [] if is_error(reply) else reads.pairs(reply)
+    found: dict[str, float] = {}
+    for member, score in letters:
+        found.setdefault(_job_of(member), float(score))  # the newest first
+    return found
+
+
+def _has_ended(entry: Entry) -> bool:
+    return entry.stuck is not None and entry.stuck.code is StuckCode.ALREADY_ENDED
+
+
+def _entry(raw: Raw, now: int, sign: int, ended: Mapping[str, float]) -> Entry:
+    if raw.source.key == PRIORITY:
+        facts = _ready(raw, now, sign)
+    elif raw.source.key == PROCESSING:
+        facts = _running(raw, now, ended.get(text_of(raw.member)))
+    else:
+        facts = _delayed(raw, now) if raw.source.key == DELAYED else _dead(raw, now)
     since = facts.get("since_ms")
     native = raw.source.native_state
     facts = {"native_state": native, "id": text_of(raw.member), "age_s": age_s(now, since), **facts}
@@ -236,14 +282,20 @@ def _entry(raw: Raw, now: int) -> Entry:
     )  # fmt: skip
 
 
-def _ready(raw: Raw, now: int) -> dict[str, Any]:
+def _ready(raw: Raw, now: int, sign: int) -> dict[str, Any]:
     score = float(raw.score or 0)
     try:
         earliest, latest = int(score) - _WIDEST, min(now, int(score) + _WIDEST)
         told = {"score": int(score), "enqueued_from": iso(earliest, zulu=True), "enqueued_to": iso(latest, zulu=True)}
+        times = times_of(int(score), sign, now)
+        enqueued = {name: iso(at, zulu=True) for name, at in times.items()}
     except (ValueError, OverflowError, OSError):
         return {"problem": f"its score {score} is not a time", "native_state": "priority broken"}
-    return {"body": codec.encode_json(told)}
+    only = PRIORITIES[next(iter(times))] if len(times) == 1 else None
+    return {
+        "body": codec.encode_json({**told, "enqueued_if": enqueued}), "priority": only,
+        "priority_bound": None if only is not None else bound_of(times, sign),
+    }  # fmt: skip
 
 
 def _delayed(raw: Raw, now: int) -> dict[str, Any]:
@@ -266,7 +318,7 @@ def _delayed(raw: Raw, now: int) -> dict[str, Any]:
     return {"id": name, "priority": PRIORITIES[priority], "due_ms": due, "stuck": stuck}
 
 
-def _running(raw: Raw, now: int) -> dict[str, Any]:
+def _running(raw: Raw, now: int, ended: float | None) -> dict[str, Any]:
     value = _json(raw.value or b"")
     started, worker = _started(raw.value or b""), value.get("workerId")
     facts: dict[str, Any] = {"since_ms": started, "worker": worker if isinstance(worker, str) else None}
@@ -274,6 +326,8 @@ def _running(raw: Raw, now: int) -> dict[str, Any]:
     if started is None or facts["worker"] is None:
         facts |= {"problem": "its worker and start time cannot be read", "native_state": "processing broken"}
         facts["stuck"] = Stuck(code=StuckCode.OWNER_UNKNOWN)
+    elif ended is not None and ended >= started:
+        facts["stuck"] = Stuck(code=StuckCode.ALREADY_ENDED, name=text_of(PROCESSING))
     elif now - started > MOST_RUNS_S * 1000:
         seconds = (now - started) // 1000
         facts["stuck"] = Stuck(
@@ -320,6 +374,35 @@ def _priority_of(entry: Entry, context: Context) -> str:
     if priority not in OFFSETS:
         raise Skipped.because(f"{priority!r} is not a priority of the scheduler")
     return priority
+
+
+def _held(entries: Sequence[Entry]) -> Program[dict[str, bytes]]:
+    """Return what is in processing of these jobs."""
+    [values] = yield from reads.try_all([(b"HMGET", PROCESSING, *(raw_of(entry.id) for entry in entries))])
+    known = [] if is_error(values) else zip(entries, values, strict=True)
+    return {entry.id: value for entry, value in known if value is not None}
+
+
+def _out_of_processing(change: Change, entry: Entry, held: bytes) -> Change:
+    """Take a job out of processing, too, if the crash of a worker left it there; a worker that has it keeps it."""
+    started, letter = _started(held), score_ms(entry.seen.score)
+    if started is None or letter is None or entry.seen.key != DEAD or letter < started:
+        worker = _json(held).get("workerId")
+        raise Skipped.because(f"{worker if isinstance(worker, str) else 'a worker'} has it in processing")
+    job_id = raw_of(entry.id)
+    kept = [cell for cell in change.cells if cell.key != PROCESSING]
+    return msgspec.structs.replace(
+        change, cells=(*kept, cells.field(PROCESSING, job_id, held, None)),
+        effect=f"{change.effect}; removed from scheduler:processing, too",
+    )  # fmt: skip
+
+
+def _leave_letter(entry: Entry, letter: bytes, score: bytes) -> Change:
+    """Only remove a job from processing that has its dead letter."""
+    return Change(
+        id=entry.id, cells=(_there(entry), cells.score(DEAD, letter, score)), caution=_ELSEWHERE,
+        effect="removed from scheduler:processing; it has a dead letter",
+    )  # fmt: skip
 
 
 def _letters_of(entries: Sequence[Entry]) -> Program[dict[str, list[tuple[bytes, bytes]]]]:
