@@ -451,7 +451,7 @@ def plan(planned: Plan) -> dict[str, Any]:
         "count": planned.count,
         "states": tail.states,
         "bytes": tail.bytes,
-        "totals": _fields(tail.totals, "dependents unique unique_held running failure_handlers waiting_again"),
+        "totals": _fields(tail.totals, "dependents starting unique unique_held running failure_handlers waiting_again"),
         "skipped": [skip.as_json() for skip in tail.skipped],
         "cautions": [caution.as_json() for caution in tail.cautions],
         "undoable": planned.count if tail.undoable is None else tail.undoable,

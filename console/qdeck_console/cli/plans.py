@@ -161,8 +161,10 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
     size = f", {byte_size(tail.bytes)}" if tail.bytes else ""
     pace = "" if rate is None else f" at {_rate_text(rate)} (about {duration(1000 * plan.count / rate)})"
     line(f"would {plan.verb.value} {safe(aim(plan))}{pace}{size}{': ' if states else ''}{states}")
-    if totals.dependents and plan.verb.value in ("cancel", "discard", "bury"):
-        write_dependents(totals.dependents)
+    if plan.verb.value == "complete" and totals.starting:
+        line(safe(totals.starting_words))
+    elif totals.dependents and plan.verb.value in ("cancel", "discard", "bury"):
+        line(safe(f"{totals.dependents:,} {totals.dependents_words}"))
     if totals.waiting_again:
         does = "ready without it" if plan.head.ignore_dependencies else "blocked until it has succeeded"
         hint = "" if plan.head.ignore_dependencies else "; --ignore-dependencies runs them now"
@@ -195,11 +197,6 @@ def write_cautions(plan: Plan) -> None:
     """Write what to know before a plan is applied."""
     for caution in plan.tail.cautions:
         line(f"caution: {safe(caution.text)}")
-
-
-def write_dependents(count: int) -> None:
-    """Write how many of a plan's jobs have dependents, which end with them."""
-    line(f"{count:,} of them have dependents; none of those will run")
 
 
 def write_undo_limit(plan: Plan) -> None:

@@ -14,6 +14,7 @@ from qdeck_console.cli.output import (
     TextColumn,
     age,
     line,
+    safe,
     table,
 )
 from qdeck_console.cli.plans import (
@@ -23,7 +24,6 @@ from qdeck_console.cli.plans import (
     apply_command,
     show_plan,
     write_cautions,
-    write_dependents,
     write_undo_limit,
 )
 
@@ -135,7 +135,7 @@ def _print_plan(plan: Plan) -> None:
         line(f"and {plan.count - SHOWN:,} more (--json lists all)")
     totals = tail.totals
     if totals.dependents:
-        write_dependents(totals.dependents)
+        line(safe(f"{totals.dependents:,} {totals.dependents_words}"))
     if totals.failure_handlers:
         line(f"{counted(totals.failure_handlers, 'failure handler')} will be enqueued")
     write_cautions(plan)

@@ -195,7 +195,7 @@ def _reached(plan: Plan) -> list[PlanTerm]:
     """Return what else it reaches: dependents, failure handlers, unique names."""
     totals, verb, rows = plan.tail.totals, plan.verb, []
     if totals.dependents or verb in (*_GOES_AWAY, Verb.CANCEL, Verb.BURY):
-        words = "of them have dependents" + ("" if verb in (Verb.RETRY, Verb.COMPLETE) else "; none of those will run")
+        words = "of them have dependents" if verb in (Verb.RETRY, Verb.COMPLETE) else totals.dependents_words
         words = words if totals.dependents else "no job waits for them"
         rows.append(PlanTerm("dependents", fmt.count(totals.dependents), words, "warn bold"))
     if totals.failure_handlers:

@@ -101,7 +101,10 @@ def apply_would(plan: Plan, sums: PurgeTotals, undo_bytes: int | None, cells: in
     lines.append(((f" keep {size_words(sums.bytes)} for undo", "text"), (used, "muted")))
     totals = plan.tail.totals
     if totals.dependents:
-        lines.append(((f" end jobs that wait for {totals.dependents:,} of them", "warn"),))
+        lines += [
+            ((f" {part}", "warn"),)
+            for part in wrap(safe_text(f"{totals.dependents:,} {totals.dependents_words}"), cells - 2, most=2)
+        ]
     return lines
 
 
@@ -142,7 +145,7 @@ def confirm_rows(
         rows.append(PlanTerm(verb, count, ", ".join(rules) or "nothing is discarded", role))
     running = "without a live worker; late results are refused" if totals.running else "no running job is touched"
     rows.append(PlanTerm("running", fmt.count(totals.running), running, "warn bold"))
-    waiting = "of them have dependents, which will not run" if totals.dependents else "no job depends on them"
+    waiting = totals.dependents_words if totals.dependents else "no job depends on them"
     rows.append(PlanTerm("dependents", fmt.count(totals.dependents), waiting, "warn bold"))
     if totals.failure_handlers:
         rows.append(

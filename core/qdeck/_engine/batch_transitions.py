@@ -131,8 +131,10 @@ def _reason(raw: bytes) -> tuple[str, str]:
     return code, data
 
 
-def undo_slice(queue: str, batch: str, number: int | str, now: int = 0) -> Transition[UndoneSlice]:
-    """Undo one slice of a batch, counted from 1 in the order in which they were applied.
+def undo_slice(
+    queue: str, batch: str, number: int | str, now: int = 0, *, stays: Sequence[str] = ()
+) -> Transition[UndoneSlice]:
+    """Undo one slice of a batch, counted from 1 in the order in which they were applied; skip the jobs in `stays`.
 
     `died:1` and on are slices of dependents that died of the batch, `continued:1` and on of those that stopped waiting.
     """
@@ -143,7 +145,7 @@ def undo_slice(queue: str, batch: str, number: int | str, now: int = 0) -> Trans
         reasons = [(job_id, *_reason(raw)) for job_id, raw in zip(ids, skipped[1::2], strict=True)]
         return UndoneSlice(at, restored, count, requeued, reasons)
 
-    return Transition(load("undo"), queue, [now, number], read, batch)
+    return Transition(load("undo"), queue, [now, number, *stays], read, batch)
 
 
 def accept_job(

@@ -334,11 +334,16 @@ def exists(queue: str, job_ids: Sequence[str]) -> Program[list[bool]]:
     return [h is not None or d is not None for h, d in zip(heads, ended, strict=True)]
 
 
-def read_slices(queue: str, batch: str, numbers: Sequence[int]) -> Program[list[dict[str, Any] | None]]:
-    """Return what a queue keeps of slices of a batch, counted from 1; None where nothing is kept that can be read."""
+def read_slices(queue: str, batch: str, numbers: Sequence[int | str]) -> Program[list[dict[str, Any] | None]]:
+    """Return what a queue keeps of slices of a batch, counted from 1, or of dependents, such as `continued:1`; None
+    where nothing is kept that can be read.
+    """
     key = keys.undo_key(queue, batch)
     offsets = yield (b"HMGET", key, *(f"#{number}" for number in numbers))
-    packed = yield (b"HMGET", key, *(offset or b"?" for offset in offsets))
+    fields = [
+        number if isinstance(number, str) else offset or b"?" for number, offset in zip(numbers, offsets, strict=True)
+    ]
+    packed = yield (b"HMGET", key, *fields)
     return [_unpacked(raw) for raw in packed]
 
 

@@ -36,6 +36,7 @@ class SkipCode(StrEnum):
     UNIQUE_HELD = "unique_held"
     OTHERS_WAIT = "others_wait"
     PARENT_ENDED = "parent_ended"
+    DEPENDENTS_STARTED = "dependents_started"
     ALREADY_ASKED = "already_asked"
     ALREADY_THERE = "already_there"
     WRONG_TYPE = "wrong_type"
@@ -74,6 +75,7 @@ _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
         SkipCode.UNIQUE_HELD: lambda job_id: f"its unique name is held by {job_id}",
         SkipCode.OTHERS_WAIT: lambda _: "other jobs wait for it",
         SkipCode.PARENT_ENDED: lambda _: "a job that it waited for has ended",
+        SkipCode.DEPENDENTS_STARTED: lambda _: "its dependents have started",
         SkipCode.ALREADY_ASKED: lambda _: "its cancellation was requested",
         SkipCode.ALREADY_THERE: lambda key: f"is in {key} already" if key else "exists again",
         SkipCode.WRONG_TYPE: lambda key: f"{key} holds another type of data",
@@ -95,9 +97,9 @@ _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
 _OWN_SUBJECT: Final = frozenset(
     {
         SkipCode.NOT_FOUND, SkipCode.LEASE_LOST, SkipCode.UNIQUE_HELD, SkipCode.OTHERS_WAIT, SkipCode.PARENT_ENDED,
-        SkipCode.ALREADY_ASKED, SkipCode.WRONG_TYPE, SkipCode.PAYLOAD_CHANGED, SkipCode.UNDO_EXPIRED,
-        SkipCode.UNDO_NOT_KEPT, SkipCode.DEPENDENTS_NOT_KEPT, SkipCode.ID_NOT_TEXT, SkipCode.QUEUE_NOT_TEXT,
-        SkipCode.NOT_CAPABLE, SkipCode.UNREADABLE, SkipCode.PERMANENT,
+        SkipCode.DEPENDENTS_STARTED, SkipCode.ALREADY_ASKED, SkipCode.WRONG_TYPE, SkipCode.PAYLOAD_CHANGED,
+        SkipCode.UNDO_EXPIRED, SkipCode.UNDO_NOT_KEPT, SkipCode.DEPENDENTS_NOT_KEPT, SkipCode.ID_NOT_TEXT,
+        SkipCode.QUEUE_NOT_TEXT, SkipCode.NOT_CAPABLE, SkipCode.UNREADABLE, SkipCode.PERMANENT,
     }
 )  # fmt: skip
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable  # noqa: TC003 - structs look their types up when they are asked for
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._formatting import duration
+from qdeck._formatting import counted, duration
 from qdeck._model.queue_ref import InQueue, QueueRef
 from qdeck._model.reasons import Skip
 from qdeck._model.values import NATIVE
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._model.reasons import Caution, SkipCode, Stuck
     from qdeck._redis.commands import Program
+
+MOST_STARTING: Final = 1000  # dependents that are read for a plan
+_NAMED: Final = 3  # of them
 
 
 def shown(name: str) -> str:
@@ -185,7 +188,8 @@ class Pages:
 class PlanTotals(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What else a plan reaches: jobs that others wait for, with a unique name, running, with a failure handler.
 
-    `unique_held` of them would be skipped, because another job holds their unique name now.
+    `unique_held` of them would be skipped, because another job holds their unique name now. `starting` are the
+    dependents that can start, up to a thousand: their ids, with `@` and the queue if it is another one.
     """
 
     dependents: int = 0
@@ -193,7 +197,22 @@ class PlanTotals(msgspec.Struct, kw_only=True, omit_defaults=True):
     unique_held: int = 0
     running: int = 0
     failure_handlers: int = 0
+    starting: list[str] = []
     waiting_again: int = 0  # died with a dependency, and wait for it again when they are retried
+
+    @property
+    def dependents_words(self) -> str:
+        """What happens to the dependents of jobs that end without success; after the number of these jobs."""
+        which = f"only {self.starting_words}" if self.starting else "none of those will run"
+        return f"of them have dependents; {which}"
+
+    @property
+    def starting_words(self) -> str:
+        """How many dependents can start, and which: `2 dependents can start: a, b`."""
+        count, named = len(self.starting), ", ".join(self.starting[:_NAMED])
+        least = "at least " if count >= MOST_STARTING else ""
+        more = f" and {count - _NAMED:,} more" if count > _NAMED else ""
+        return f"{least}{counted(count, 'dependent')} can start: {named}{more}"
 
     def add(self, more: PlanTotals) -> None:
         """Add those of other jobs."""

@@ -3,7 +3,8 @@
 -- jobs whose parents are not restored yet: these are kept for a later call. The reply sums up all calls.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log unique groups after wakeup outbox stop_requests undo
 -- uses: rights time open constants whole count head lease delete_records groups add_dependent wake save_counts states name_holder columns events
--- args: now, number of the slice (from 1); or `died:number` or `continued:number`, what it did to dependents
+-- args: now, number of the slice (from 1); or `died:number` or `continued:number`, what it did to dependents; then the
+--       ids of the jobs whose dependents have started: these stay, but for discarded ones, which would be lost
 -- reply: now, how many were restored, how many entries the slice had, how many of the restored ran before and wait in
 --        ready now, then id and reason of each skipped entry: a code, and after a blank its data
 local offset = string.find(ARGV[2], '^%a+:') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])
@@ -338,7 +339,9 @@ local retryable = {}
 if not c then
   u.skipped = { '', 'undo_not_kept ' .. slice.n }
 elseif c.ids and #c.ids > 0 then
-  local kept, reasons = only(test_of())
+  local stays, test = {}, test_of()
+  for i = 3, slice.v ~= 'discard' and #ARGV or 0 do stays[ARGV[i]] = true end
+  local kept, reasons = only(function(n, id) return stays[id] and 'dependents_started' or test(n, id) end)
   if #kept > 0 then undo[slice.v](kept, pick(c.ids, kept), pick(c.scores, kept)) end
   u.done, u.requeued = u.done + #kept, requeued
   for _, word in ipairs(u.skipped) do u.final[#u.final + 1] = word end

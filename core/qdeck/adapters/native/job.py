@@ -74,7 +74,7 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
         if part not in values:
             row.leave_out(part, size_of[part])
     row.head_raw, row.attempts_raw, row.lease_raw, row.error_raw, row.body_raw = head, attempts, lease, error, body
-    dependents, more = yield from _dependents(queue, job_id, kids)
+    dependents, more = yield from read_dependents(queue, job_id, kids)
     if row.state == State.RUNNING:
         from qdeck.adapters.native.stuck import note_owners
 
@@ -129,7 +129,7 @@ def _words(raw: bytes | None) -> list[str]:
     return raw.decode("utf-8", "replace").split() if raw else []
 
 
-def _dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[list[str], bool]]:
+def read_dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[list[str], bool]]:
     """Return the dependents of a job: the newest part of the list, and the parts behind it."""
     words = _words(first)
     if not words:

@@ -15,6 +15,7 @@ from qdeck.adapters.native.job import by_id
 from qdeck.adapters.native.job_values import read_lengths
 from qdeck.adapters.native.move_target import MoveTarget
 from qdeck.adapters.native.records import Row, reaches_no_secret
+from qdeck.adapters.native.starting import Starting
 from qdeck.adapters.native.walk import Needs, Walk, fill, put
 from qdeck.adapters.plans import Pages, Weighed
 
@@ -36,10 +37,11 @@ _TIMED: Final = (State.DEAD, State.DONE, State.CANCELLED)
 
 
 class Owners:
-    """The live workers, read once for a plan, when they are first needed, and the target of a move."""
+    """The live workers, read once for a plan, when they are first needed, the target of a move, and the dependents."""
 
     def __init__(self) -> None:
         self.target = MoveTarget()
+        self.starting = Starting()
         self._read: tuple[Mapping[str, WorkerRow] | None] | None = None
 
     def read(self, now: int) -> Program[Mapping[str, WorkerRow] | None]:
@@ -103,7 +105,8 @@ def weigh(verb: str, rows: Sequence[Row], context: Context, reasons: Sequence[st
     heads = [row.head_raw for row in rows]
     raw_ids = [row.raw_id for row in rows]
     weighed = Weighed(ids=[raw.decode("utf-8", "surrogateescape") for raw in raw_ids], versions=(), bytes=())
-    yield from _look_around(queue, state, rows, verb, weighed, sized=bool(reasons))
+    prepared = context.prepared or Owners()
+    yield from _look_around(queue, state, rows, verb, weighed, prepared.starting, sized=bool(reasons))
     skipped: dict[int, tuple[SkipCode, str]] = {}
     if state == State.RUNNING:
         leases = [row.lease_raw for row in rows]
@@ -120,13 +123,12 @@ def weigh(verb: str, rows: Sequence[Row], context: Context, reasons: Sequence[st
     weighed.skipped = skipped
     weighed.cautions = (_NO_UNDO,) if verb == "requeue" else ()
     if context.target is not None:
-        target = (context.prepared or Owners()).target
-        weighed.cautions = yield from target.cautions(context.target, queue, [row.head_raw for row in rows])
+        weighed.cautions = yield from prepared.target.cautions(context.target, queue, [row.head_raw for row in rows])
     return weighed
 
 
 def _look_around(
-    queue: str, state: str, rows: Sequence[Row], verb: str, weighed: Weighed, *, sized: bool
+    queue: str, state: str, rows: Sequence[Row], verb: str, weighed: Weighed, starting: Starting, *, sized: bool
 ) -> Program[None]:
     """Read what the filter did not: heads, dependents, and the sizes of jobs that are removed."""
     ids = [row.raw_id for row in rows]
@@ -151,7 +153,9 @@ def _look_around(
         weighed.totals.unique_held = yield from _count_twins(queue, named)
     if not is_error(after) and after:
         kids = yield (b"HMGET", keys.key(queue, "after"), *(b">" + raw for raw in ids))
-        weighed.totals.dependents = sum(kid is not None for kid in kids)
+        known = {raw: kid for raw, kid in zip(ids, kids, strict=True) if kid is not None}
+        weighed.totals.dependents = len(known)
+        weighed.totals.starting = yield from starting.find(verb, queue, rows, known)
     if verb not in ("discard", "move") and not sized:
         weighed.bytes = [0] * len(ids)
         return

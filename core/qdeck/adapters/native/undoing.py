@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._engine import batch_transitions, codec, keys, programs
+from qdeck._engine.codec import Attempts
 from qdeck._errors import QdeckError, UsageError
 from qdeck._model.reasons import Skip, SkipCode, skips_of
+from qdeck._model.values import State
 from qdeck._redis import reads
+from qdeck._redis.commands import raw_of
 from qdeck._redis.errors import LOST
 from qdeck._server import queue_settings
+from qdeck.adapters.native.job import by_id
+from qdeck.adapters.native.records import read_attempts
 from qdeck.adapters.undoing import KeptUndo, Undoer
 
 if TYPE_CHECKING:
@@ -58,6 +63,7 @@ class NativeUndoer(Undoer):
         self._batch, self._queues, self._target = batch, list(queues), target
         self._reached: dict[str, _Reached] = {}
         self._undone: dict[_UndoSlice, batch_transitions.UndoneSlice] = {}
+        self._stays: dict[str, set[str]] = {}  # queue → ids of jobs whose dependents have started
 
     def steps(self) -> Iterator[Program[None]]:
         """The slices of the batch from the last to the first; then those that waited for its jobs, nearest first.
@@ -65,6 +71,7 @@ class NativeUndoer(Undoer):
         Again and again those with jobs whose parents, maybe of another queue, were not back yet.
         """
         yield self._gather()
+        yield self._find_started()
         todo: list[_UndoSlice] = []
         for queue in reversed(self._queues):
             todo += self._reached[queue].places(queue)
@@ -112,6 +119,30 @@ class NativeUndoer(Undoer):
             if found.lost:
                 self.skipped.append(Skip(code=SkipCode.DEPENDENTS_NOT_KEPT, queue=queue, data=str(found.lost)))
 
+    def _find_started(self) -> Program[None]:
+        """Find the jobs whose dependents have started: to run such a job now would be to run it after them."""
+        for queue, found in self._reached.items():
+            names = [f"continued:{number}" for number in range(1, found.gone_on + 1)]
+            for at in range(0, len(names), _CALLS):
+                for kept in (yield from programs.read_slices(queue, self._batch, names[at : at + _CALLS])):
+                    columns = (kept or {}).get("c") or {}
+                    waits = list(zip(columns.get("ids") or (), columns.get("waits") or (), strict=False))
+                    started = yield from _started(queue, [kid for kid, _ in waits])
+                    for parent in (str(parent) for kid, parent in waits if kid in started):
+                        job_id, _, home = parent.partition("@")
+                        self._stays.setdefault(home or queue, set()).add(job_id)
+
+    def _staying(self, places: Sequence[_UndoSlice]) -> Program[list[list[str]]]:
+        """Return those of each slice: an id that is not in a slice is not sent with it."""
+        stays: list[list[str]] = []
+        for place in places:
+            mine = self._stays.get(place.queue) if isinstance(place.number, int) else None
+            if mine:
+                [kept] = yield from programs.read_slices(place.queue, self._batch, [place.number])
+                mine = mine.intersection(((kept or {}).get("c") or {}).get("ids") or ())
+            stays.append(sorted(mine or ()))
+        return stays
+
     def _waits_for_parents(self, place: _UndoSlice) -> bool:
         return any(code == SkipCode.PARENT_ENDED for _, code, _ in self._undone[place].skipped)
 
@@ -122,7 +153,10 @@ class NativeUndoer(Undoer):
         if self._target is not None and isinstance(first.number, int):
             found = [(yield from self._move_back(self._target, first.queue, first.number))]
         else:
-            calls = [batch_transitions.undo_slice(place.queue, self._batch, place.number) for place in places]
+            calls = [
+                batch_transitions.undo_slice(place.queue, self._batch, place.number, stays=stays)
+                for place, stays in zip(places, (yield from self._staying(places)), strict=True)
+            ]
             found = yield from programs.call_each(calls)
         for place, undone in zip(places, found, strict=True):
             if isinstance(undone, QdeckError):
@@ -178,6 +212,17 @@ class NativeUndoer(Undoer):
             done += acted.count
         yield from programs.deliver_all(target)
         return batch_transitions.UndoneSlice(acted.now_ms, len(entries) - len(skipped), len(entries), 0, skipped)
+
+
+def _started(queue: str, ids: Sequence[str]) -> Program[set[str]]:
+    """Return which of these jobs run, have run, or are gone."""
+    rows = yield from by_id(queue, ids)
+    attempts = yield from reads.fetch_all([(b"HGET", keys.key(queue, "attempts"), raw_of(job_id)) for job_id in ids])
+    return {
+        job_id
+        for job_id, row, raw in zip(ids, rows, attempts, strict=True)
+        if row is None or row.state in (State.RUNNING, State.DONE) or read_attempts(raw) != Attempts()
+    }
 
 
 def _bundles(places: Sequence[_UndoSlice], most: int) -> Iterator[list[_UndoSlice]]:
