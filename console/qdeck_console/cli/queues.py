@@ -1,13 +1,14 @@
-"""`qdeck queues`: list, pause and resume queues."""
+"""`qdeck queues`: list, pause, resume and empty queues."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
+from qdeck_console.cli.operate import act, act_options
 from qdeck_console.cli.output import line, note_once, safe, write_json
 from qdeck_console.cli.status import queue_table
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 queues = VerbGroup(
     "queues",
     default="list",
-    help="List, pause and resume queues.",
+    help="List, pause, resume and empty queues.",
     examples=("qdeck queues", "qdeck queues pause shop:mail:actions"),
 )
 
@@ -48,12 +49,22 @@ def list_queues() -> None:
 def pause(ctx: click.Context, queue: str, reason: str, yes: bool) -> None:
     """Pause a queue: start none of its jobs until it is resumed.
 
-    Running jobs finish, and jobs can still be enqueued. Asks before it replaces the reason of another pause.
+    Running jobs finish, and jobs can still be enqueued. Asks before it replaces the reason of another pause, and
+    before it pauses all queues of a system that has no other pause.
     """
+    from qdeck.admin import Feature, QueueSettings, has_feature
+    from qdeck_console.cli.asking import NOT_CHANGED, confirmed
+
     with settings().writer() as writer:
         stands = writer.pause_of(queue)
         if stands is not None and reason not in ("", stands.reason):
             _ask(ctx, writer, queue, stands, "Replace its reason?", yes=yes)
+        ref = writer.resolve(queue)
+        reaches_all = has_feature(ref.adapter, Feature.PAUSE) and not has_feature(ref.adapter, Feature.OWN_PAUSE)
+        about = f"{ref.adapter} pauses all its queues at once"
+        if stands is None and reaches_all and not confirmed("Pause all of them?", about, yes=yes):
+            _report(queue, QueueSettings(queue=ref.name, adapter=ref.adapter, paused=False, changed=False))
+            ctx.exit(NOT_CHANGED)
         _report(queue, writer.pause(queue, reason=reason, replaces=stands), stands)
 
 
@@ -71,6 +82,24 @@ def resume(ctx: click.Context, queue: str, yes: bool) -> None:
         if stands is not None:
             _ask(ctx, writer, queue, stands, "Resume it?", yes=yes)
         _report(queue, writer.resume(queue, shown=stands))
+
+
+@queues.command(
+    "empty",
+    cls=CliCommand,
+    examples=("qdeck queues empty shop:mail:actions --dry-run", "qdeck queues empty mail --delayed --yes"),
+)
+@act_options
+@click.option("--delayed", is_flag=True, help="Discard delayed jobs, too.")
+def empty(queue: str | None, delayed: bool, **options: Any) -> None:
+    """Empty a queue: discard the jobs that wait to run.
+
+    `qdeck undo` restores them. Running jobs, dead letters and jobs that wait for others stay.
+    """
+    if delayed and options["plan_ref"] is not None:
+        raise click.UsageError("--apply applies a plan as it is; leave the other options out")
+    states = () if options["plan_ref"] is not None else ("ready", *(["delayed"] if delayed else []))
+    act("discard", queue, need_queue=True, states=states, **options)
 
 
 def _ask(ctx: click.Context, writer: Writer, queue: str, stands: Pause, question: str, *, yes: bool) -> None:

@@ -25,7 +25,7 @@ SECTIONS: Final = {
     "Inspect": {
         "console": ("open_console:console", "Open the console, as qdeck alone does."),
         "status": ("status:status", "Show every queue and the problems of the server."),
-        "queues": ("queues:queues", "List, pause and resume queues."),
+        "queues": ("queues:queues", "List, pause, resume and empty queues."),
         "jobs": ("jobs:jobs", "List the jobs of a queue, or act on those that match."),
         "job": ("job:job", "Show or edit one job."),
         "dead": ("dead:dead", "List, retry, discard, export and edit dead letters."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck.admin import MOST_REASON, actor
+from qdeck.admin import MOST_REASON, Feature, actor
 from qdeck_console.presenters.queue_questions import pause_lines, ready_term
 from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.prompt import Prompt, PromptField
@@ -42,7 +42,10 @@ async def may_lift(
 
 async def pause(console: Console, row: QueueRow, path: str) -> None:
     """Pause a queue for a reason, which is asked for."""
-    reason = await ask_reason(console, path, "No jobs are claimed until it is resumed. Running jobs finish.")
+    about = "No jobs are claimed until it is resumed. Running jobs finish."
+    if not row.has(Feature.OWN_PAUSE):
+        about = f"This pauses all queues of {row.adapter}. Running jobs finish."
+    reason = await ask_reason(console, path, about)
     if reason is None:
         return
     stands = await console.reader.pause_of(row.ref)  # of another operator, since the dialog opened

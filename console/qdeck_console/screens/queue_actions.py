@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import Feature, State
+from qdeck.admin import State
 from qdeck_console.actions import ActionHandler
 from qdeck_console.presenters.line_parts import name_parts
 from qdeck_console.screens.frame import FrameScreen
@@ -32,8 +32,8 @@ def _why_not_pause(screen: QueueActing) -> str:
     why, row = screen.console.operator.why_not_write(), screen.queue_row
     if why or row is None:
         return why or "no queue under the cursor"
-    if not row.has(Feature.PAUSE):
-        return f"queues of {row.adapter} cannot be paused"
+    if why := screen.console.reader.why_not_pause(row.adapter):
+        return why
     return "the queue cannot be read" if row.problem is not None else ""
 
 

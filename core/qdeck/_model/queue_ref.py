@@ -18,6 +18,8 @@ class Feature(StrEnum):
 
     PAUSE = "pause"
     """It can be paused."""
+    OWN_PAUSE = "own_pause"
+    """A pause of it concerns no other queue; other systems pause all their queues at once."""
     MOVE = "move"
     """Jobs can be moved to it."""
     ORDER = "order"

@@ -38,28 +38,44 @@ def pause(
     """Pause an existing queue, and store who did, when and why. A pause that concerns others is replaced only where it
     is `replaces`; without a reason it stays as it is.
     """
-    if len(reason) > MOST_REASON:
-        raise InvalidOption(f"a reason of {len(reason):,} characters", hint=f"Give at most {MOST_REASON}")
+    need_short(reason)
     raw = yield from _read_raw(cache, queue)
     stands = queue_details.pause_of(raw)
     if stands is not None and reason in ("", stands.reason):
         return QueueSettings(queue=queue, paused=True, changed=False)
     now = yield from reads.clock()
-    if stands is not None and stands != replaces and stands.concerns_others(actor()):
-        raise UsageError(f"{queue} is paused already {_words(stands, now)}", hint="Replace that reason if it is known.")
+    need_replaceable(queue, stands, replaces, now)
     stored = msgspec.json.encode({"at_ms": now, "who": actor(), "reason": mask_text(reason)}).decode()
     if (yield from _replace(queue, raw, stored)):
         return QueueSettings(queue=queue, paused=True, changed=True)
     return (yield from pause(cache, queue, reason, replaces))
 
 
+def need_short(reason: str) -> None:
+    """Raise for a reason that is too long."""
+    if len(reason) > MOST_REASON:
+        raise InvalidOption(f"a reason of {len(reason):,} characters", hint=f"Give at most {MOST_REASON}")
+
+
+def need_replaceable(queue: str, stands: Pause | None, replaces: Pause | None, now: int) -> None:
+    """Raise where another pause stands that concerns others, unless it is the one to replace."""
+    if stands is not None and stands != replaces and stands.concerns_others(actor()):
+        raise UsageError(f"{queue} is paused already {_words(stands, now)}", hint="Replace that reason if it is known.")
+
+
+def need_same(queue: str, stands: Pause | None, shown: Pause | None, now: int) -> None:
+    """Raise where another pause stands than the one that was shown."""
+    if stands is not None and shown not in (None, stands):
+        when = _words(stands, now)
+        raise UsageError(f"{queue} was paused again {when}", hint="It is still paused. Resume it if that is over.")
+
+
 def resume(cache: native_queues.RefreshCache, queue: str, shown: Pause | None = None) -> Program[QueueSettings]:
     """Resume an existing queue; with `shown`, only from that pause."""
     raw = yield from _read_raw(cache, queue)
     stands = queue_details.pause_of(raw)
-    if stands is not None and shown not in (None, stands):
-        when = _words(stands, (yield from reads.clock()))
-        raise UsageError(f"{queue} was paused again {when}", hint="It is still paused. Resume it if that is over.")
+    if stands != shown:
+        need_same(queue, stands, shown, (yield from reads.clock()))
     if stands is None or (yield from _replace(queue, raw, "")):
         return QueueSettings(queue=queue, paused=False, changed=stands is not None)
     return (yield from resume(cache, queue, shown))

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import structs
 
 from qdeck._errors import UnknownJob
+from qdeck._model.queue_ref import Feature
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import JobLocation, State
 from qdeck._model.words import Verb
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._filter import Filter
-    from qdeck._model.queue_ref import Feature
     from qdeck._model.values import JobDetail, JobRecord, Page, QueueRef, QueueRow, WorkerRow
     from qdeck._model.words import Unreadable
     from qdeck._redis.commands import Program
@@ -89,6 +89,8 @@ class Adapter(ABC):
     """Patterns of its keys, for the ACL rules of users who read or operate its queues."""
     permanent_errors: ClassVar[str] = ""
     """The filter of dead letters that a retry leaves out unless they, or this filter, are named; empty for none."""
+    why_no_pause: ClassVar[str] = ""
+    """Why its queues cannot be paused, where they do not have `Feature.PAUSE`."""
     counts_orphans: ClassVar[bool] = False
     """Whether `health` counts orphaned records; without a count their number is unknown."""
     settings_type: ClassVar[type[AdapterSettings]] = AdapterSettings
@@ -238,6 +240,19 @@ class Adapter(ABC):
             return known
         split = Capability(code=CapabilityCode.CLUSTER)
         return {act: split if capability.can else capability for act, capability in known.items()}
+
+    def pause_change(self, queue: str, *, paused: bool) -> Program[Change | None]:
+        """Return the change that pauses or resumes a queue; None where that is done already.
+
+        Only used with `Feature.PAUSE`.
+        """
+        raise NotImplementedError
+
+    def why_not_pause(self) -> str:
+        """Return why its queues cannot be paused; empty when they can."""
+        if Feature.PAUSE in self.features:
+            return ""
+        return f"queues of {self.name} cannot be paused" + (f": {self.why_no_pause}" if self.why_no_pause else "")
 
     def able(self) -> list[str]:
         """Return its verbs."""

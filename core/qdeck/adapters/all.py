@@ -193,6 +193,11 @@ class Adapters:
             CapabilityCode.NO_SUCH_VERB.words(job.adapter, verb) if adapter is None else adapter.why_not_job(verb, job)
         )
 
+    def why_not_pause(self, name: str) -> str:
+        """Return why queues of an adapter cannot be paused; empty if they can."""
+        adapter = self.named(name)
+        return CapabilityCode.NO_SUCH_VERB.words(name, "pause") if adapter is None else adapter.why_not_pause()
+
     def why_not_watch(self, name: str) -> str:
         """Return why the outcomes of retried jobs are not known; empty if they are."""
         adapter = self.named(name)

@@ -110,6 +110,10 @@ class Client:
         """Return why a verb cannot be applied to a job, as far as what was read of it says; empty when it can."""
         return self.adapters.why_not_job(verb, job)
 
+    def why_not_pause(self, adapter: str) -> str:
+        """Return why queues of an adapter cannot be paused; empty when they can."""
+        return self.adapters.why_not_pause(adapter)
+
     def why_not_watch(self, adapter: str) -> str:
         """Return why an adapter cannot report the outcomes of retried jobs; empty when it can."""
         return self.adapters.why_not_watch(adapter)

@@ -126,6 +126,10 @@ class Reads(Plans):
         ref, adapter = yield from self.adapters.resolve(queue)
         if Feature.PAUSE not in adapter.features:
             return None
+        if adapter is not self.adapters.native:
+            from qdeck._operations import pausing
+
+            return (yield from pausing.read_pause(adapter, ref.name))
         return (yield from queue_settings.read_pause(self.cache, ref.name))
 
     @reads

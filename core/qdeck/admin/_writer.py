@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck._schedules.model import Definition
     from qdeck._settings import Target
+    from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.native.editing import Draft
     from qdeck.messages._cleaning import Cleaning
     from qdeck.messages._removal import CleanReport
@@ -158,7 +159,11 @@ class Writes(Reads):
         """
         from qdeck._server import activity_log, queue_settings
 
-        ref = yield from self._having(Feature.PAUSE, queue, "pause")
+        ref, adapter = yield from self._pausable(queue)
+        if adapter is not self.adapters.native:
+            from qdeck._operations import pausing
+
+            return (yield from pausing.pause(adapter, ref.name, self.label(ref), reason, replaces))
         program = queue_settings.pause(self.cache, ref.name, reason, replaces)
         noted = activity_log.logged(
             program, "pause", queues=[self.label(ref)], reason=reason, unless=lambda left: not left.changed
@@ -170,10 +175,20 @@ class Writes(Reads):
         """Resume a paused queue; with `shown`, raise where another pause stands now."""
         from qdeck._server import activity_log, queue_settings
 
-        ref = yield from self._having(Feature.PAUSE, queue, "resume")
+        ref, adapter = yield from self._pausable(queue)
+        if adapter is not self.adapters.native:
+            from qdeck._operations import pausing
+
+            return (yield from pausing.resume(adapter, ref.name, self.label(ref), shown))
         program = queue_settings.resume(self.cache, ref.name, shown)
         noted = activity_log.logged(program, "resume", queues=[self.label(ref)], unless=lambda left: not left.changed)
         return (yield from noted)
+
+    def _pausable(self, queue: str | QueueRef) -> Program[tuple[QueueRef, Adapter]]:
+        ref, adapter = yield from self.adapters.resolve(queue)
+        if why := adapter.why_not_pause():
+            raise InvalidOption(why, hint="See the page of its system in the documentation.")
+        return ref, adapter
 
     def _having(self, feature: Feature, queue: str | QueueRef, verb: str) -> Program[QueueRef]:
         ref, adapter = yield from self.adapters.resolve(queue)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from core.adapters.rq import records as rq
 from qdeck._engine import programs, transitions
 from qdeck._redis import Endpoint, SyncClient
 from qdeck.admin import actor
@@ -199,6 +200,31 @@ def test_a_job_in_a_new_queue_says_so(qdeck: Callable[..., Ran]) -> None:
     ran = qdeck("enqueue", QUEUE, "send", "--json")
     assert (ran.code, ran.err) == (0, f"qdeck: the queue {QUEUE} is new\n")
     assert qdeck("enqueue", QUEUE, "send").err == ""
+
+
+def test_a_pause_of_all_queues_of_a_system_is_asked_for(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
+    rq.put(raw, "mail", "one", "queued")
+    ran = qdeck("queues", "pause", "mail", "--json")
+    assert (ran.code, ran.json["changed"], "rq pauses all its queues at once" in ran.err) == (1, False, True)
+    assert not raw.exists("rq:suspended")
+    assert qdeck("queues", "pause", "mail", "--reason", "INC-42", "--yes").code == 0
+    assert raw.exists("rq:suspended")
+    assert qdeck("queues", "resume", "mail", "--yes").code == 0
+    assert not raw.exists("rq:suspended")
+
+
+def test_an_emptied_queue_is_filled_by_undo(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
+    for job, state in (("one", "queued"), ("two", "queued"), ("later", "scheduled"), ("failed", "failed")):
+        rq.put(raw, "mail", job, state)
+    plan = qdeck("queues", "empty", "mail", "--json")
+    assert (plan.code, plan.json["count"], raw.llen("rq:queue:mail")) == (1, 2, 2)
+    assert qdeck("queues", "empty", "--delayed", "--apply", plan.json["plan"]).code == 64
+    done = qdeck("queues", "empty", "--apply", plan.json["plan"], "--json")
+    assert (done.code, done.json["applied"], raw.llen("rq:queue:mail")) == (0, 2, 0)
+    assert (raw.zcard("rq:scheduled:mail"), raw.zcard("rq:failed:mail")) == (1, 1)
+    assert qdeck("undo", "--yes").code == 0
+    assert raw.lrange("rq:queue:mail", 0, -1) == [b"one", b"two"]
+    assert qdeck("queues", "empty", "mail", "--delayed", "--yes", "--json").json["applied"] == 3
 
 
 def test_pause_and_resume(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:

@@ -176,6 +176,7 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (0, "queues pause $QUEUE --reason INC-42; queues resume $QUEUE --yes"),
         (1, "queues pause $QUEUE --reason INC-42; queues resume $QUEUE"),
     ],
+    "queues empty QUEUE": [(0, "queues empty $QUEUE --yes"), (1, "queues empty $QUEUE")],
 }
 APP: Final = """import qdeck
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from qdeck._model.queue_ref import Feature
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import State
 from qdeck._model.words import Verb
@@ -33,6 +34,7 @@ class BullMq(Adapter):
     name: str = NAME
     about: ClassVar[str] = "bull:*:meta and the other keys of BullMQ queues"
     acl_keys: ClassVar[tuple[str, ...]] = ("bull:*",)
+    features: ClassVar[frozenset[Feature]] = frozenset({Feature.PAUSE, Feature.OWN_PAUSE})
     settings_type: ClassVar[type[AdapterSettings]] = BullMqSettings
     outcome_evidence: ClassVar[str] = "each job is looked up by its id; a job that is removed on completion is unknown"
 
@@ -74,6 +76,12 @@ class BullMq(Adapter):
             ),
             Verb.BURY: Capability(code=CapabilityCode.BY_ITSELF, note="workers fail a job that stalls too often"),
         }
+
+    def pause_change(self, queue: str, *, paused: bool) -> Program[Change | None]:
+        """Return what pauses or resumes a queue, like `Queue.pause` and `Queue.resume`."""
+        from qdeck.adapters.bullmq import pausing
+
+        return pausing.build(base_of(self.prefix, queue), paused=paused)
 
     def rows(self, now: int) -> Program[Look]:
         """Return all queues with their numbers."""

@@ -40,6 +40,7 @@ class Celery(Adapter):
     name: str = NAME
     about: ClassVar[str] = "the queues and results of Celery"
     acl_keys: ClassVar[tuple[str, ...]] = ("_kombu.*", "unacked*", "celery*", "qdeck:celery:*")
+    why_no_pause: ClassVar[str] = "each worker remembers what it consumes; use celery control cancel_consumer"
     repeats: ClassVar[bool] = True
     settings_type: ClassVar[type[AdapterSettings]] = CelerySettings
     outcome_evidence: ClassVar[str] = "the outcome is read from the result of the new task"

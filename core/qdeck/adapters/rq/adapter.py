@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from qdeck._model.queue_ref import Feature
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import State
 from qdeck._model.words import Verb
@@ -41,6 +42,7 @@ class Rq(Adapter):
     name: str = NAME
     about: ClassVar[str] = "rq:* of RQ"
     acl_keys: ClassVar[tuple[str, ...]] = ("rq:*",)
+    features: ClassVar[frozenset[Feature]] = frozenset({Feature.PAUSE})
     outcome_evidence: ClassVar[str] = "the outcome is read from the job's record, as long as RQ keeps it"
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
@@ -60,6 +62,12 @@ class Rq(Adapter):
             ),
             Verb.REPRIORITISE: Capability(code=CapabilityCode.NO_SUCH_STATE, note="RQ queues have no priorities"),
         }
+
+    def pause_change(self, queue: str, *, paused: bool) -> Program[Change | None]:
+        """Return what suspends or resumes all workers of RQ, like `rq suspend` and `rq resume`."""
+        from qdeck.adapters.rq import changes
+
+        return changes.suspend(paused=paused)
 
     def rows(self, now: int) -> Program[Look]:
         """Return all queues with the sizes of their lists and sorted sets."""

@@ -19,6 +19,7 @@ from qdeck.adapters.rq.keys import (
     QUEUED,
     QUEUES,
     STARTED,
+    SUSPENDED,
     dependencies_key,
     dependents_key,
     execution_key,
@@ -56,6 +57,15 @@ def read_facts(ids: Sequence[bytes]) -> Program[list[Facts | None]]:
     """Read what changes of jobs depend on; None is a job without a record."""
     replies = yield with_errors(*((b"HMGET", job_key(one), *_NEEDED) for one in ids))
     return [reads.record(_NEEDED, reply) for reply in replies]
+
+
+def suspend(*, paused: bool) -> Program[Change | None]:
+    """Return the change that suspends all workers, or resumes them; None where that is done already."""
+    stands: bytes | None = yield (b"GET", SUSPENDED)
+    if paused is (stands is not None):
+        return None
+    cell = cells.string(SUSPENDED, stands, b"1" if paused else None)
+    return Change(id="", cells=(cell,), effect="all workers of RQ are " + ("suspended" if paused else "resumed"))
 
 
 def build(act: Verb, entry: Entry, facts: Facts | None, now: int) -> Change:

@@ -34,6 +34,7 @@ class Sidekiq(Adapter):
         "queues", "queue:*", "retry", "schedule", "dead", "processes", "paused",
         "*:[0-9]*:????????????", "*:[0-9]*:????????????:work",  # a process: host, pid and a nonce
     )  # fmt: skip
+    why_no_pause: ClassVar[str] = "only Sidekiq Pro has that"
     repeats: ClassVar[bool] = True
     settings_type: ClassVar[type[AdapterSettings]] = SidekiqSettings
 

@@ -29,8 +29,8 @@ async function main() {
       const job = await queue.getJob(name);
       await (command === 'retry' ? job.retry('failed') : job[command]());
     }
-  } else if (command === 'pause') {
-    await queue.pause();
+  } else if (command === 'pause' || command === 'resume' || command === 'drain') {
+    await queue[command]();
   } else {
     const [name, option] = command.split('-');
     const opts = { later: { delay: 3600000 }, urgent: { priority: 3 } }[option] || {};

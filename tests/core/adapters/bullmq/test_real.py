@@ -154,6 +154,64 @@ def test_the_effect_is_that_of_its_own_method(
     assert contents(raw, without=EMITTED) == before
 
 
+@pytest.mark.parametrize("make", ["count", "count-urgent", "count-later", ""])
+def test_pause_and_resume_are_its_own(url: str, raw: redis.Redis, bullmq: RealBullMq, make: str) -> None:
+    def prepared() -> None:
+        raw.flushall()
+        bullmq.run(make or "resume", *(NAMES if make else ()))
+
+    def seen() -> dict[bytes, Any]:
+        marked = {str(member) for member in raw.zrange(P + "marker", 0, -1)}
+        return masked(raw) | {b"marked": marked}
+
+    prepared()
+    bullmq.run("pause")
+    paused = seen()
+    bullmq.run("resume")
+    resumed = seen()
+    prepared()
+    with Writer(url) as writer:
+        assert writer.pause("bullmq/mail").changed
+        assert seen() == paused
+        assert [str(fields).count("paused") for _, fields in raw.xrevrange(P + "events", count=1) or ()] == [1]
+        assert writer.resume("bullmq/mail").changed
+        assert seen() == resumed
+        assert [str(fields).count("resumed") for _, fields in raw.xrevrange(P + "events", count=1) or ()] == [1]
+
+
+def test_a_paused_queue_runs_when_it_is_resumed(url: str, raw: redis.Redis, bullmq: RealBullMq) -> None:
+    bullmq.run("count", *NAMES[:2])
+    with Writer(url) as writer, bullmq.worker():
+        wait_until(lambda: raw.zcard(P + "completed") == 2, 60)
+        writer.pause("bullmq/mail")
+        bullmq.run("count", *NAMES[2:])
+        assert ran(raw) == [1, 1, 0, 0]
+        writer.resume("bullmq/mail")
+        wait_until(lambda: raw.zcard(P + "completed") == len(NAMES), 60)
+    assert ran(raw) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("make", ["count", "count-urgent"])
+def test_an_emptied_queue_is_as_its_own_method_leaves_it(
+    url: str, raw: redis.Redis, bullmq: RealBullMq, make: str
+) -> None:
+    def prepared() -> None:
+        raw.flushall()
+        bullmq.run(make, *NAMES)
+        bullmq.run("count-later", "later")
+
+    prepared()
+    bullmq.run("drain")
+    theirs = masked(raw)
+    prepared()
+    before = contents(raw, without=EMITTED)
+    with Writer(url) as writer:
+        done = writer.apply(writer.plan("discard", "mail", state=("ready",)))
+        assert masked(raw) == theirs
+        writer.undo(done.batch)
+    assert contents(raw, without=EMITTED) == before
+
+
 def masked(raw: redis.Redis) -> dict[bytes, Any]:
     """What a server holds of BullMQ, without moments."""
     moments = (b"timestamp", b"processedOn", b"finishedOn", b"stacktrace")

@@ -50,6 +50,8 @@ def main(command: str, *names: str) -> None:
     if command == "later":
         for name in names:
             count.apply_async((name,), countdown=3600)
+    elif command == "purge":
+        app.control.purge()
     elif command == "urgent":
         for name in names:
             count.apply_async((name,), priority=9)

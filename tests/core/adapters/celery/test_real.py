@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck.admin import Reader, Writer
+from qdeck.testing.adapters import contents
 from support.systems import python_with
 from support.waiting import wait_until
 
@@ -103,6 +104,25 @@ def test_what_is_discarded_never_runs(url: str, raw: redis.Redis, celery: RealCe
         assert writer.apply(writer.plan("discard", "celery", ids=ids)).applied == 2
     celery.work_until(raw, lambda: [ran(raw)[name] for name in NAMES] == [0, 0, 1, 1] and not raw.llen("celery"))
     assert [ran(raw)[name] for name in NAMES] == [0, 0, 1, 1]
+
+
+def test_an_emptied_queue_is_as_purge_leaves_it(url: str, raw: redis.Redis, celery: RealCelery) -> None:
+    def prepared() -> None:
+        raw.flushall()
+        celery.send("count", *NAMES)
+        celery.send("urgent", "e")
+
+    prepared()
+    celery.send("purge")
+    theirs = contents(raw)
+    prepared()
+    before = contents(raw)
+    with Writer(url) as writer:
+        done = writer.apply(writer.plan("discard", "celery", state=("ready",)))
+        assert done.applied == len(NAMES) + 1
+        assert contents(raw) == theirs
+        writer.undo(done.batch)
+    assert contents(raw) == before
 
 
 def test_tasks_of_a_killed_worker_are_put_back_and_run(url: str, raw: redis.Redis, celery: RealCelery) -> None:

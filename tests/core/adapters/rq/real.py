@@ -9,6 +9,7 @@ from typing import Any
 
 import redis
 import rq  # type: ignore[import-not-found]
+import rq.suspension  # type: ignore[import-not-found]
 
 QUEUE = "mail"
 
@@ -62,6 +63,12 @@ def main(url: str, command: str, *names: str) -> None:
     elif command == "delete":
         for job in jobs:
             job.delete()
+    elif command == "empty":
+        queue.empty()
+    elif command == "suspend":
+        rq.suspension.suspend(connection)
+    elif command == "resume":
+        rq.suspension.resume(connection)
     elif command == "work":
         rq.SimpleWorker([queue], connection=connection).work(burst=True, with_scheduler=False)
     elif command == "fork":

@@ -115,6 +115,41 @@ def test_the_effect_is_that_of_its_own_tool(
     assert masked(raw) == theirs
 
 
+def test_a_pause_is_that_of_its_own_tool(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
+    rq(url, "count", *NAMES)
+    before = contents(raw)
+    rq(url, "suspend")
+    theirs = contents(raw)
+    rq(url, "resume")
+    assert contents(raw) == before
+    with Writer(url) as writer:
+        writer.pause("rq/mail")
+        assert contents(raw) == theirs
+        rq(url, "work")
+        assert set(ran(raw).values()) == {0}
+        writer.resume("rq/mail")
+    rq(url, "work")
+    assert set(ran(raw).values()) == {1}
+
+
+def test_an_emptied_queue_is_as_its_own_tool_leaves_it(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
+    def prepared() -> None:
+        raw.flushall()
+        rq(url, "count", *NAMES)
+        rq(url, "later", "job-9")
+
+    prepared()
+    rq(url, "empty")
+    theirs = masked(raw)
+    prepared()
+    before = contents(raw)
+    with Writer(url) as writer:
+        done = writer.apply(writer.plan("discard", "rq/mail", state=("ready",)))
+        assert masked(raw) == theirs
+        writer.undo(done.batch)
+    assert contents(raw) == before
+
+
 def masked(raw: redis.Redis) -> dict[bytes, Any]:
     """What a server holds of RQ, without moments, and with calls as they are when they are not compressed anew."""
     found: dict[bytes, Any] = {}
