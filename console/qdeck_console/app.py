@@ -303,25 +303,27 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         return [("∅ read-only; type ", "muted"), (":live", "accent bold"), (" to allow changes", "muted")]
 
     def action_tab(self, name: str) -> None:
-        """Switch to another screen."""
+        """Switch to another screen. Jobs has those of the queue in sight; the list that was left, if it is of it."""
         if name not in self.MODES:
             self.say(f"there is no screen for {name} yet", "muted", "∅")
             return
+        queue = self.screen.queue_in_sight if name == JOBS and isinstance(self.screen, FrameScreen) else None
+        self._switch_to(name)
+        if queue is not None and getattr(self.screen, "queue", None) != queue:
+            self.show_jobs(queue)
+
+    def _switch_to(self, name: str) -> None:
         while len(self.screen_stack) > 1:
             self.back()
         _ = self.switch_mode(name)
 
     def show_jobs(self, queue: QueueRef, state: State | None = None) -> None:
         """Switch to the jobs of a queue."""
-        self.action_tab(JOBS)
+        from qdeck_console.screens.jobs import JobsScreen
 
-        def choose() -> None:
-            from qdeck_console.screens.jobs import JobsScreen
-
-            if isinstance(self.screen, JobsScreen):
-                self.screen.choose(queue, state)
-
-        self.call_after_refresh(choose)
+        self._switch_to(JOBS)
+        if isinstance(self.screen, JobsScreen):
+            self.screen.choose(queue, state)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether a key may act: while a filter is typed, only the keys that quit do."""

@@ -158,6 +158,11 @@ class FrameScreen(Screen[None]):
         """The list that has the keys when nothing else has them."""
         return self.view
 
+    @property
+    def queue_in_sight(self) -> QueueRef | None:
+        """The queue that the screen is about or that is under the cursor: Jobs opens with its jobs."""
+        return None
+
     def visible_queues(self) -> Collection[QueueRef]:
         """Queues that are on screen, whose dear numbers are wanted now."""
         return ()

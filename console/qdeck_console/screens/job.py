@@ -59,6 +59,11 @@ class JobScreen(JobActing, PageScreen, ReadingScreen[JobAround | UnknownJob]):
         """The key of its query."""
         return f"job/{self.queue}/{self.job_id}"
 
+    @property
+    def queue_in_sight(self) -> QueueRef:
+        """Its queue."""
+        return self.queue
+
     def body(self) -> Sequence[Widget]:
         """Return the payload at the left, the history at the right; on narrow terminals one below the other."""
         left, right = LineList(id="list"), LineList(id="past")

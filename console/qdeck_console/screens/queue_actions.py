@@ -14,7 +14,7 @@ from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.target_queue import ask_target
 
 if TYPE_CHECKING:
-    from qdeck.admin import QueueRow
+    from qdeck.admin import QueueRef, QueueRow
 
 _STATES: Final = {"retry": (State.DEAD,), "move": (State.READY, State.DELAYED)}
 
@@ -26,6 +26,11 @@ class QueueActing(FrameScreen):
     def queue_row(self) -> QueueRow | None:
         """The queue that is pointed at, if it is still there."""
         raise NotImplementedError
+
+    @property
+    def queue_in_sight(self) -> QueueRef | None:
+        """The same, for Jobs."""
+        return self.queue_row.ref if self.queue_row is not None else None
 
 
 def _why_not_pause(screen: QueueActing) -> str:
