@@ -275,9 +275,9 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             self.shown = self.latest
             self._each_frame(fresh=True)
 
-    def say(self, text: str, role: str, glyph: str) -> None:
-        """Show the last outcome as a short message in the footer."""
-        text = safe_text(text, limit=max(30, self.size.width * 2 // 3))
+    def say(self, text: str, role: str, glyph: str, *, whole: bool = False) -> None:
+        """Show the last outcome as a short message in the footer; a `whole` one may take all of it."""
+        text = safe_text(text, limit=max(30, self.size.width if whole else self.size.width * 2 // 3))
         when = f", {clock(time.time_ns() // 1_000_000)}" if glyph == "✓" else ""
         self._note = (time.monotonic(), [(f"{glyph} {text}".strip(), role), (when, "muted")])
         self.age()

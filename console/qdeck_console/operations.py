@@ -9,15 +9,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import PRIORITY_NAMES, JobRecord, Skip, Verb
-from qdeck_console.format import clock, counted
-from qdeck_console.presenters.line_parts import Naming, name_parts
-from qdeck_console.text import safe_text
+from qdeck.admin import PRIORITY_NAMES, JobRecord, Skip, Verb, actor
+from qdeck_console.format import clock, counted, span
+from qdeck_console.presenters.line_parts import Naming, name_parts, naming_of
+from qdeck_console.text import cut_id, cut_middle, safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from qdeck.admin import AsyncReader, BatchResult, Plan, QueueRef, UndoResult
+    from qdeck.admin import AsyncReader, Batch, BatchResult, Plan, QueueRef, Snapshot, UndoResult
 
 DONE: Final = {
     Verb.RETRY: "retried",
@@ -32,6 +32,9 @@ DONE: Final = {
     Verb.COMPLETE: "completed",
     Verb.PURGE: "purged",
 }
+
+
+_LEAST_ID: Final = 12  # cells of a batch id that is cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +131,36 @@ def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "")
     return words, "warn" if count or result.stopped else "ok", "▲" if count or result.stopped else "✓"
 
 
+def undo_question(found: Batch, name: str, cells: int, snapshot: Snapshot | None) -> str:
+    """Return what `u` would undo, in one line of at most `cells` cells: what, where, when, by whom, and the batch."""
+    now_ms, naming = found.last_ms if snapshot is None else snapshot.at_ms, naming_of(snapshot)
+    where = f"{len(found.labels):,} queues"
+    if len(found.labels) == 1:
+        where = cut_middle(" ▸ ".join(name_parts(found.labels[0], naming=naming)), max(12, cells // 4))
+    words = f"{name} in {where}" if found.labels else name
+    words += f", {span(max(0, now_ms - found.last_ms))} ago by {_who(found.by)}, "
+    heads = ("press u again to undo: ", "u again undoes ")
+    head = next((one for one in heads if len(one + words + found.id) <= cells), heads[-1])
+    return head + words + cut_id(found.id, max(_LEAST_ID, cells - len(head + words)))
+
+
+def already_undone(found: Batch, name: str) -> str:
+    """Return that a batch was undone, by whom and when."""
+    by = "" if found.undo is None else f", by {_who(found.undo.by, bare=True)} at {clock(found.undo.at_ms)}"
+    return f"already undone: {name}{by}"
+
+
+def _who(by: str, *, bare: bool = False) -> str:
+    """Return an operator: `you`, else name and host; `bare`: the name."""
+    who, _, host = by.rpartition("@")
+    return "you" if by == actor() else safe_text((who or host) if bare else by, limit=40)
+
+
 def undone(result: UndoResult, name: str) -> tuple[str, str, str]:
     """Return the result of an undo in a few words, with its role and glyph."""
     if result.earlier is not None:
-        who, _, host = result.earlier.by.rpartition("@")
-        when = clock(result.earlier.at_ms)
-        return f"{name} was undone by {safe_text(who or host, limit=40)} at {when}; nothing was changed", "warn", "▲"
+        who, when = _who(result.earlier.by, bare=True), clock(result.earlier.at_ms)
+        return f"{name} was undone by {who} at {when}; nothing was changed", "warn", "▲"
     words = (
         f"undone: {name}"
         if not result.skipped

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from qdeck import QdeckError
+from qdeck import QdeckError, UsageError
 from qdeck_console.actions import LOCKED, READ_ONLY
 from qdeck_console.format import counted
 from qdeck_console.presenters.frame import is_production, seen_environment
@@ -59,10 +59,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class NamedBatch:
-    """A batch of this console, with the name that the operator sees."""
+    """A batch, with the name that the operator sees; empty for what its record says."""
 
     batch: str
-    name: str
+    name: str = ""
 
 
 class Operator:
@@ -74,8 +74,9 @@ class Operator:
         self.batches: list[NamedBatch] = []
         self.undone: dict[str, UndoResult] = {}
         """What the last undo of each batch did."""
-        self._named = ""
+        self._named: NamedBatch | None = None
         self._named_at = float("-inf")
+        self._is_naming = False
         self._last_undo = ""
         self._watched: AsyncReader | None = None
 
@@ -287,17 +288,52 @@ class Operator:
         return self.why_not_write() or ("" if self.batches else self._last_undo or "nothing to undo")
 
     def undo_last(self) -> None:
-        """Name what was done last; asked again within a few seconds, undo it."""
-        self.name_and_undo(self.batches[-1])
+        """Name what was done last and is not undone; asked again within a few seconds, undo it."""
+        self._name_or_undo(self.batches[::-1])
 
     def name_and_undo(self, batch: NamedBatch) -> None:
         """Name a batch; asked for the same one again within a few seconds, undo it."""
-        if batch.batch != self._named or time.monotonic() - self._named_at > AGAIN_S:
-            self._named, self._named_at = batch.batch, time.monotonic()
-            self._console.say(f"press u again to undo: {batch.name}", "strong", "◁")
-            return
-        self._named = ""
-        self.undo(batch)
+        self._name_or_undo([batch])
+
+    def _name_or_undo(self, batches: Sequence[NamedBatch]) -> None:
+        named, is_recent = self._named, time.monotonic() - self._named_at <= AGAIN_S
+        if named is not None and named.batch == batches[0].batch and is_recent:
+            self._named = None
+            self.undo(named)
+        elif not self._is_naming:
+            self._is_naming = True
+            self._console.run_worker(self._name_first(batches), group="name", exit_on_error=False)
+
+    async def _name_first(self, batches: Sequence[NamedBatch]) -> None:
+        """Name the first of these batches that can be undone, as the server has it now; forget those before it."""
+        from qdeck_console.operations import already_undone, undo_question
+
+        console, why = self._console, ""
+        try:
+            for batch in batches:
+                try:
+                    found = await console.reader.find_batch(batch.batch)
+                except UsageError as error:
+                    why = str(error)
+                else:
+                    name = batch.name or found.title
+                    if not found.undone:
+                        self._named, self._named_at = NamedBatch(batch.batch, name), time.monotonic()
+                        words = undo_question(found, name, console.size.width - 4, console.latest.snapshot)
+                        console.say(words, "strong", "◁", whole=True)
+                        return
+                    why = already_undone(found, name)
+                self._forget(batch, why)
+            console.say(why, "warn", "▲")
+        except (QdeckError, OSError) as error:
+            console.say(str(error), "bad", "✗")
+        finally:
+            self._is_naming = False
+
+    def _forget(self, batch: NamedBatch, why: str) -> None:
+        """Offer a batch no more, and note why."""
+        self.batches = [known for known in self.batches if known.batch != batch.batch]
+        self._last_undo = why
 
     def undo(self, batch: NamedBatch) -> None:
         """Undo a batch; what an error left of it can be undone later."""
@@ -307,8 +343,7 @@ class Operator:
             result = self.undone[batch.batch] = await self._console.writer.undo(batch.batch)
             words, role, glyph = undone(result, batch.name)
             if result.error is None and not result.left:
-                self.batches = [known for known in self.batches if known.batch != batch.batch]
-                self._last_undo = words
+                self._forget(batch, words)
             self._console.say(words, role, glyph)
 
         self.run(act(), "undo")

@@ -62,8 +62,8 @@ class Session(Protocol):
     def bar_line(self, feed_state: FeedState | None = None) -> tuple[Line, str]:
         """Return the first line as it is now, and its ground."""
 
-    def say(self, text: str, role: str, glyph: str) -> None:
-        """Show a short message in the footer."""
+    def say(self, text: str, role: str, glyph: str, *, whole: bool = False) -> None:
+        """Show a short message in the footer; a `whole` one may take all of it."""
 
     def age(self) -> None:
         """Draw again what ages by itself."""

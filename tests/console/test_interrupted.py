@@ -10,7 +10,7 @@ from core._operations.test_interrupted import kill
 from core._operations.yard import QUEUE, Yard
 from qdeck.admin import Writer
 from qdeck_console.screens.activity import BatchScreen
-from support.screens import app_of, console, text, until
+from support.screens import app_of, console, text, undo, until
 
 if TYPE_CHECKING:
     import redis
@@ -102,7 +102,7 @@ async def test_after_an_undo_that_did_nothing_u_says_what_happened(url: str, yar
         await until(pilot, "1 retried")
         [claimed] = yard.claim()
         yard.end(claimed)
-        await pilot.press("u", "u")
+        await undo(pilot)
         await until(pilot, "undo of retry of 1 job: nothing restored; 1 skipped")
         await pilot.press("u")
         await until(pilot, "nothing restored")

@@ -93,6 +93,15 @@ def contexts_of(file: Path, text: str, name: str) -> Contexts:
     return Contexts(target, found)
 
 
+async def undo(pilot: Pilot[int]) -> None:
+    """Let `u` name the batch, and press it again."""
+    await pilot.press("u")
+    await until(
+        pilot, lambda: any(words in text(app_of(pilot)) for words in ("press u again to undo: ", "u again undoes "))
+    )
+    await pilot.press("u")
+
+
 async def dry_run(pilot: Pilot[int], wanted: str) -> PurgeScreen:
     """Run a dry run on Purge that selects all ready jobs, and wait for its result."""
     await until(pilot, "no plan yet")

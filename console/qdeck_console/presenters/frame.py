@@ -332,7 +332,8 @@ def footer(offers: Sequence[Offer], note: Sequence[Piece], cells: int, *, hides:
     if note:
         if len(note) == 2 and cells - fmt.length(note) < _KEYS_AT_LEAST:
             note = note[:1]  # when it was is the first to go: the keys are needed more
-        right += [("  ", "text"), *note, (" ", "text")]
+        shown_note: list[Piece] = [*note, (" ", "text")]
+        right = [*right, ("  ", "text"), *shown_note] if fmt.length([*right, *shown_note]) + 2 < cells else shown_note
     room = cells - fmt.length(right) - 1
     shown: list[Offer] = []
     taken = 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from qdeck import QdeckError, ServerUnreachable, UsageError
 from qdeck.admin import Activity
 from qdeck_console.actions import ACTIVITY, ActionHandler
+from qdeck_console.format import clock
 from qdeck_console.operator import NamedBatch
 from qdeck_console.pace import Paces
 from qdeck_console.presenters import activity as present
@@ -16,6 +17,7 @@ from qdeck_console.presenters import batch as present_batch
 from qdeck_console.presenters.activity import Later
 from qdeck_console.presenters.line_parts import in_height, section
 from qdeck_console.screens.lists import NOTHING_OPENS, ListScreen, ListSpec, PageScreen, ReadingScreen, RowGroup
+from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,8 +158,9 @@ def _why_not_undo(screen: ReadingLog) -> str:
     why, row = screen.console.operator.why_not_write(), screen.operation
     if why or row is None:
         return why or "no operation under the cursor"
-    if row.batch in (screen.data or Log()).undone:
-        return "the batch was undone"
+    undo = (screen.data or Log()).undone.get(row.batch or "")
+    if undo is not None:
+        return f"already undone by {safe_text(undo.who, limit=40)} at {clock(undo.at_ms)}"
     if row.outcome == "running" and row.verb != "undo":
         return f"still being applied by {row.who}"
     if not row.batch or not row.undo_until_ms or row.undo_until_ms <= screen.now_ms:
@@ -171,7 +174,7 @@ def _undo(screen: ReadingLog) -> None:
     """Undo a batch, after naming it."""
     row = screen.operation
     if row is not None and row.batch is not None:
-        screen.console.operator.name_and_undo(NamedBatch(row.batch, f"{row.verb} by {row.who}"))
+        screen.console.operator.name_and_undo(NamedBatch(row.batch))
 
 
 UNDO: Final = ActionHandler(run=_undo, reason=_why_not_undo)

@@ -176,9 +176,9 @@ async def test_the_log_tells_what_was_done_and_undoes_it(url: str) -> None:
     async with console(url, "9") as pilot:
         await until(pilot, "1 operation")
         await pilot.press("u")
-        await until(pilot, "press u again to undo: retry by")
+        await until(pilot, "press u again to undo: retry of 2 jobs")
         await pilot.press("u")
-        await until(pilot, "undone: retry by")
+        await until(pilot, "undone: retry of 2 jobs")
         assert counts(url) == (2, 0)
         await until(pilot, "2 operations")
 

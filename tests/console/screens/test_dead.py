@@ -15,7 +15,7 @@ from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.redrive import RedriveScreen, read_rate
 from qdeck_console.widgets.lines import LineList
 from support.documents import HOUR_S, failed_task
-from support.screens import app_of, bury, claim, console, row, run, text, until
+from support.screens import app_of, bury, claim, console, row, run, text, undo, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None
         await until(pilot, "Retry 3 jobs")
         await pilot.press("tab", "enter")
         await until(pilot, "no dead letters")
-        await pilot.press("u", "u")
+        await undo(pilot)
         await until(pilot, "3 dead letters in 2 groups")
 
 

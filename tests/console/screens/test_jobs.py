@@ -10,7 +10,7 @@ from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.widgets.lines import LineList
 from support.documents import HOUR_S, ago, machine, pool, ruby
-from support.screens import app_of, bury, claim, console, row, text, until
+from support.screens import app_of, bury, claim, console, row, text, undo, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ async def test_acts_on_one_on_marked_and_on_all_that_match(url: str) -> None:
         await pilot.press("c")
         await until(pilot, "1 cancelled · u undoes it")
         await until(pilot, "1–5 of 5")
-        await pilot.press("u", "u")
+        await undo(pilot)
         await until(pilot, "1–6 of 6")
         await pilot.press("g", "plus")
         await until(pilot, "1 reprioritised")

@@ -10,7 +10,7 @@ from qdeck_console.contexts import Contexts
 from qdeck_console.presenters.purge import at_least
 from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.screens.purge_entries import EntriesScreen
-from support.screens import app_of, console, row, text, until
+from support.screens import app_of, console, row, text, undo, until
 from support.yard import Yard
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         assert (row(url, MAIL).ready, row(url, MAIL).done, row(url, HOOKS).dead) == (1, 0, 1)
         await pilot.press("a")
         await until(pilot, "already applied")
-        await pilot.press("u", "u")
+        await undo(pilot)
         await until(pilot, "undone: purge of 5 entries")
         await until(pilot, "∅ undone: press d for a new dry run")
         assert (row(url, MAIL).ready, row(url, MAIL).done, row(url, HOOKS).dead) == (2, 3, 2)

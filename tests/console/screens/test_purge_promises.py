@@ -12,7 +12,7 @@ from qdeck_console.operations import outcome, undone
 from qdeck_console.operator import Work
 from qdeck_console.presenters.purge import AppliedPlan, DryRun
 from qdeck_console.screens.purge import PurgeScreen
-from support.screens import app_of, console, dry_run, lines, row, text, until
+from support.screens import app_of, console, dry_run, lines, row, text, undo, until
 
 if TYPE_CHECKING:
     import redis
@@ -49,7 +49,7 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
         app.operator.batches.pop()
         await until(pilot, "u undoes it until")
         raw.zrem(f"{{{MAIL}}}:cancelled", ids[1])  # it went on since
-        await pilot.press("u", "u")
+        await undo(pilot)
         await until(pilot, "undo of purge of 3 entries: 2 restored")
         shown = await until(pilot, "3 cancelled; 2 restored, 1 not")
         assert "u undoes" not in shown
@@ -69,7 +69,7 @@ async def test_what_an_undo_broke_off_can_be_undone_again(url: str, monkeypatch:
         operator.remember("b-1", "purge of 3 jobs")
         with monkeypatch.context() as patched:
             patched.setattr(AsyncWriter, "undo", breaks)
-            await pilot.press("u", "u")
+            await undo(pilot)
             await until(pilot, "then the server went away")
         assert [done.batch for done in operator.batches] == ["b-1"]
         assert AppliedPlan(count=3, undo_until_ms=1, back=1).line(100)[1][0].startswith("   u undoes the rest until")

@@ -11,7 +11,7 @@ from qdeck.admin import Writer, load_plan
 from qdeck.messages import _registry as registry
 from qdeck_console.presenters.purge import short_name, within
 from qdeck_console.screens.purge_entries import EntriesScreen
-from support.screens import app_of, console, dry_run, row, until
+from support.screens import app_of, console, dry_run, row, undo, until
 from support.temporary import age
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ async def test_temporary_queues_are_part_of_the_plan_and_what_holds_messages_onl
         assert raw.hlen(registry.ABOUT) == 0
         await pilot.press("a")
         await until(pilot, "already applied")
-        await pilot.press("u", "u")
+        await undo(pilot)
         await until(pilot, "undone: purge of 2 entries")
         assert raw.lrange(UNREAD, 0, -1) == [b"a message"]
         assert app_of(pilot).operator.batches == []

@@ -11,7 +11,7 @@ from qdeck.admin import ADAPTERS, Writer
 from qdeck.testing.adapters import values
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.prompt import Prompt
-from support.screens import HOOKS, MAIL, app_of, app_on, bury, command, console, row, run, shown, until
+from support.screens import HOOKS, MAIL, app_of, app_on, bury, command, console, row, run, shown, undo, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -88,5 +88,5 @@ async def test_a_running_vm_is_cancelled_after_a_question_that_says_it_is_destro
         assert values(raw) == before
         await pilot.press("tab", "enter")
         await until(pilot, "1 cancelled", 10)
-        await pilot.press("u", "u")
+        await undo(pilot)
         await until(pilot, lambda: values(raw) == before, 10)

@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 from qdeck.admin import Pause, Writer, actor
 from qdeck_console.operator import Work
-from support.screens import HOOKS, MAIL, app_of, bury, console, until
+from support.screens import HOOKS, MAIL, app_of, bury, console, undo, until
 
 if TYPE_CHECKING:
     import redis
@@ -34,7 +34,7 @@ async def test_all_dead_letters_of_a_queue_are_asked_for_retried_and_undone(url:
         await pilot.press("tab", "enter")
         await until(pilot, "3 retried")
         assert counts(url)[HOOKS] == (0, 3)
-        await pilot.press("u", "u")
+        await undo(pilot)
         await until(pilot, "undone")
         assert counts(url)[HOOKS] == (3, 0)
         await until(pilot, "r retry 3 dead")
