@@ -135,14 +135,22 @@ SYNONYMS: Final = MappingProxyType(
     {
         "tags": "tag", "died": "failed", "failed_at": "failed", "error_class": "error", "error_message": "message",
         "vm": "id", "reason": "message", "jobId": "id", "failedAt": "failed", "workerId": "worker",
+        "enqueue_time": "enqueued", "scheduled_time": "due",
     }
 )  # fmt: skip
-"""Other names of fields: those of the entries of VMPooler and of the scheduler, too."""
+"""Other names of fields: those of VMPooler, the scheduler and IFDB, too."""
+
+TAG_FIELDS: Final = ("kind",)
+"""Tags that are written `NAME:VALUE`: `kind:clone` is the same as `tag:"kind:clone"`."""
 
 PAYLOAD_FIELDS: Final = (
-    "pool", "pool_alias", "request_id", "queue_from", "correlation_id", "task_id", "tenant_id", "session_id",
+    "pool", "pool_alias", "request_id", "queue_from", "retry_count", "correlation_id", "task_id", "tenant_id",
+    "session_id", "module", "function", "retries_left", "retry_minutes", "cron", "dependency", "pending", "success",
+    "fail",
 )  # fmt: skip
-"""What entries of VMPooler and messages of services have in their payloads: the same as `payload.NAME`."""
+"""What entries of VMPooler, messages of services and tasks of IFDB have in their payloads: the same as
+`payload.NAME`.
+"""
 _OTHER_WORDS: Final = MappingProxyType(
     {
         "status": "state", "class": "error", "exception": "error", "type": "task",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from qdeck._filter.errors import show, wrong
-from qdeck._filter.fields import FIELDS, PAYLOAD_FIELDS, SYNONYMS, Field, FieldKind, meant
+from qdeck._filter.fields import FIELDS, PAYLOAD_FIELDS, SYNONYMS, TAG_FIELDS, Field, FieldKind, meant
 from qdeck._filter.nodes import CONJUNCTIONS, Comparison, WildcardPattern
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class Lexer:
             case "":
                 return Token(mark=TokenKind.END, position=start)
             case "(":
-                return self._open()
+                self.position += 1
+                return Token(mark=TokenKind.OPEN, position=start)
             case ")":
                 self.position += 1
                 self._need_boundary("a bracket", ")")
@@ -108,17 +109,26 @@ class Lexer:
                 'Put a space between the two, or, for a quote inside quotes, write \\".',
             )
 
-    def _open(self) -> Token:
-        start = self.position
-        before = self.text[start - 1 : start]
-        if before and not before.isspace() and before not in "(-":
-            raise self._wrong(
-                "an opening bracket inside a word",
-                start,
-                'Put a space before it, or quotes around text with brackets: name:"CloneUrl(42)".',
-            )
-        self.position += 1
-        return Token(mark=TokenKind.OPEN, position=start)
+    def _skip_brackets(self, start: int, head: str = "") -> None:
+        """Read past the brackets of a word, such as CloneUrl(42); they may not have spaces."""
+        depth, is_word = 0, self.text[start : self.position].lower() not in (*CONJUNCTIONS, "not")
+        for at in range(self.position, len(self.text)):
+            here = self.text[at]
+            depth += (here == "(") - (here == ")")
+            if depth and here != '"':
+                is_word = is_word and not here.isspace()
+                continue
+            if depth or not is_word:
+                break
+            self.position = at + 1
+            return
+        text = self.text[start : at + 1]
+        quoted = 'name:"f(42, 1)"' if depth or '"' in text else f'{head}"{text}"'
+        raise self._wrong(
+            "an opening bracket inside a word",
+            self.position,
+            f"Put a space before it, or quotes around text with brackets: {quoted}",
+        )
 
     def _minus(self) -> Token:
         start = self.position
@@ -134,7 +144,10 @@ class Lexer:
         self._refuse_typographic()
         segments: list[tuple[str, int]] = []
         segment_at = start
-        while not self._ends("()"):
+        while not self._ends(")"):
+            if self._here() == "(":
+                self._skip_brackets(start)
+                continue
             operator = self._operator()
             if operator:
                 segments.append((self.text[segment_at : self.position], segment_at))
@@ -193,10 +206,14 @@ class Lexer:
             op=Comparison.IS if operator == "=" else Comparison(operator),
             text=self.text[start : self.position],
         )
-        return Token(mark=TokenKind.TERM, position=start, head=head, values=self._values(head))
+        values = self._values(head)
+        if segments[0][0] in TAG_FIELDS:
+            values = tuple(_tagged(segments[0][0], value) for value in values)
+        return Token(mark=TokenKind.TERM, position=start, head=head, values=values)
 
     def _field(self, start: int, name: str, operator: str) -> Field:
-        field = FIELDS.get("payload" if name in PAYLOAD_FIELDS else SYNONYMS.get(name, name))
+        known_as = "payload" if name in PAYLOAD_FIELDS else "tag" if name in TAG_FIELDS else SYNONYMS.get(name, name)
+        field = FIELDS.get(known_as)
         if field is not None:
             return field
         if not name:
@@ -254,7 +271,10 @@ class Lexer:
                 start,
                 f"Write one operator, as in {head.field.name}!=value or age>2h. {_QUOTE_IT}.",
             )
-        while not self._ends("(),"):
+        while not self._ends("),"):
+            if self._here() == "(":
+                self._skip_brackets(start, head.text)
+                continue
             if self._here() == '"':
                 raise self._quote_inside()
             self.position += 1
@@ -305,6 +325,11 @@ class Lexer:
             self.position += 1
         self.position += 1
         return RawValue(text="".join(text), pattern=_pattern(["".join(part) for part in parts]), position=start)
+
+
+def _tagged(name: str, value: RawValue) -> RawValue:
+    first, *others = value.pattern.parts
+    return replace(value, text=f"{name}:{value.text}", pattern=WildcardPattern((f"{name}:{first}", *others)))
 
 
 def _pattern(parts: list[str]) -> WildcardPattern:
