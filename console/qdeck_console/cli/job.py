@@ -63,7 +63,8 @@ def _print_job(record: JobDetail) -> None:
         fields = "  ".join(f"{safe(key)}={_for_people(key, value)}" for key, value in rest.items())
         line(f"  {_for_people('at', event['at'])}  {safe(event['kind']):12} {fields}".rstrip())
     if error is not None:
-        line(styled(f"error  {safe(error['class'])}: {safe(error['message'])}", fg="red"))
+        words = ": ".join(safe(error[part]) for part in ("class", "message") if error[part])
+        line(styled(f"error  {words}", fg="red"))
         _print_block(error["traceback"])
     if log:
         line("log")

@@ -123,7 +123,7 @@ def state_words(record: JobRecord) -> str:
 
 
 def _cells(record: JobRecord) -> list[str]:
-    error = f"{record.error}: {record.message}" if record.error else ""
+    error = ": ".join(part for part in (record.error, record.message) if part) if record.error else ""
     task = f"{record.task or ''} ({record.name})".lstrip() if record.name else record.task or "-"
     payload = record.payload()
     return [

@@ -44,8 +44,8 @@ class Limits:
     dlq_ttl: float = 168
     dlq_max_entries: int = 10_000
     dlq_enabled: bool = False
-    max_ready_age_pool: int | None = None
-    max_task_age: int = 14 * 86400
+    max_ready_age_pool: int = 2 * 86400
+    max_task_age: int = 7 * 86400
 
     @classmethod
     def of(cls, settings: Settings | None = None, changes: Iterable[str] = ()) -> Limits:
@@ -80,11 +80,7 @@ class Limits:
 
     def value(self, setting: str) -> float:
         """Return the value of a setting."""
-        return float(getattr(self, self._given(setting)))
-
-    def _given(self, setting: str) -> str:
-        """Return the setting that counts: machines without a request may have a limit of their own."""
-        return setting if getattr(self, setting) is not None else "max_ready_age"
+        return float(getattr(self, setting))
 
     def ms(self, setting: str) -> int:
         """Return the value of a setting that is an age, in ms."""
@@ -98,7 +94,6 @@ class Limits:
         """Return a rule with the setting that it uses and its value."""
         if not setting:
             return UsedRule(rule=rule)
-        setting = self._given(setting)
         unit = "h" if setting == "dlq_ttl" else "" if setting == "dlq_max_entries" else "s"
         return UsedRule(rule=rule, setting=setting, value=self.value(setting), unit=unit)
 

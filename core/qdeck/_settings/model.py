@@ -69,9 +69,9 @@ class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record that belongs to no job of any state is so old."""
     max_request_age: Seconds = 86400
     """A job was cancelled, or expired, so long ago."""
-    max_ready_age_pool: Seconds | None = None
-    """A VM of VMPooler without a request has been ready for so long; by default as `max_ready_age`."""
-    max_task_age: Seconds = 14 * 86400
+    max_ready_age_pool: Seconds = 2 * 86400
+    """A VM of VMPooler without a request has been ready for so long."""
+    max_task_age: Seconds = 7 * 86400
     """A task of IFDB succeeded so long ago."""
     rules: tuple[str, ...] | None = None
     """The rules that run when none are named; by default all but those that run only where they are named."""

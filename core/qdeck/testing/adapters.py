@@ -284,8 +284,8 @@ class Conformance:
         adapter = self.discovered(writer)
         before, now = self.contents(raw), _now(writer)
         limits = Limits(
-            max_pending_age=0, max_ready_age=0, max_completed_age=0, max_orphaned_age=0, max_request_age=0,
-            max_task_age=0, dlq_ttl=0, dlq_max_entries=0, dlq_enabled=True,
+            max_pending_age=0, max_ready_age=0, max_ready_age_pool=0, max_completed_age=0, max_orphaned_age=0,
+            max_request_age=0, max_task_age=0, dlq_ttl=0, dlq_max_entries=0, dlq_enabled=True,
         )  # fmt: skip
         queues = [row.name for row in writer.run(adapter.rows(now)).rows]
         found = [

@@ -128,7 +128,7 @@ def test_a_machine_that_was_made_anew_since_the_plan_is_left_alone(
     deck: Writer, raw: redis.Redis, enabled: bool
 ) -> None:
     vm(raw, "pending", "vm-old", clone=ago(10_800))
-    vm(raw, "ready", "vm-ready", ready=ago(90_000))
+    vm(raw, "ready", "vm-ready", ready=ago(200_000))
     plan = deck.plan_purge(read_rules(()), Limits(dlq_enabled=enabled))
     assert plan.count == 2
     raw.hset("vmpooler__vm__vm-old", "clone", ago(5))
@@ -177,7 +177,7 @@ def test_a_letter_without_a_moment_hides_none_behind_it(deck: Writer, raw: redis
 def test_a_key_of_another_type_stops_only_what_needs_it(deck: Writer, raw: redis.Redis) -> None:
     vm(raw, "pending", "vm-old", clone=ago(10_800))
     vm(raw, "pending", "other", "pool2", clone=ago(10_800))
-    vm(raw, "ready", "vm-ready", ready=ago(90_000))
+    vm(raw, "ready", "vm-ready", ready=ago(200_000))
     plan = deck.plan_purge(read_rules(()), Limits(dlq_enabled=True))
     raw.set("vmpooler__dlq__pending", "a text")
     result = deck.apply(plan)
@@ -187,7 +187,7 @@ def test_a_key_of_another_type_stops_only_what_needs_it(deck: Writer, raw: redis
 
 
 def test_case_7_old_ready_machines_are_completed(deck: Writer, raw: redis.Redis) -> None:
-    vm(raw, "ready", "vm-old", ready=ago(90_000))
+    vm(raw, "ready", "vm-old", ready=ago(200_000))
     vm(raw, "ready", "vm-new", ready=ago(7200))
     assert purged(deck) == 1
     assert raw.smembers("vmpooler__completed__pool1") == {b"vm-old"}
@@ -202,13 +202,13 @@ def test_case_8_old_completed_machines_are_removed(deck: Writer, raw: redis.Redi
     assert raw.smembers("vmpooler__completed__pool1") == {b"vm-new", b"never-destroyed"}
 
 
-def test_machines_of_the_pool_may_have_an_age_of_their_own(deck: Writer, raw: redis.Redis) -> None:
+def test_machines_of_the_pool_may_be_ready_for_two_days(deck: Writer, raw: redis.Redis) -> None:
     vm(raw, "ready", "asked-for", ready=ago(90_000), request_id="r")
     vm(raw, "ready", "pooled", ready=ago(90_000))
     vm(raw, "ready", "pooled-old", ready=ago(180_000))
-    limits = Limits().changed("max_ready_age_pool=172800")
-    assert set(plan_of(deck, limits=limits)) == {"asked-for", "pooled-old"}
-    assert set(plan_of(deck)) == {"asked-for", "pooled", "pooled-old"}
+    assert set(plan_of(deck)) == {"asked-for", "pooled-old"}
+    limits = Limits().changed("max_ready_age_pool=1d")
+    assert set(plan_of(deck, limits=limits)) == {"asked-for", "pooled", "pooled-old"}
 
 
 def test_records_of_no_machine_get_an_end_once(deck: Writer, raw: redis.Redis) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._engine.stored_numbers import score_ms
 from qdeck._model.reasons import CapabilityCode
-from qdeck._model.values import NO_STATE, QueueRow, State
+from qdeck._model.values import NO_STATE, JobLocation, QueueRow, State
 from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import with_errors
@@ -375,6 +375,27 @@ class VmPooler(Adapter):
         found = yield from read_orphans([one.member for one in seen], pools, now, ending=True)
         return [entry if entry and entry.seen == one else None for entry, one in zip(found, seen, strict=True)]
 
+    def find(self, names: Sequence[str], job_id: str, unread: list[str]) -> Program[list[JobLocation]]:
+        """Return also the orphaned record of a VM, which is in no queue."""
+        found = yield from super().find(names, job_id, unread)
+        if orphan := (yield from self._orphan(job_id)):
+            place = JobLocation(
+                adapter=self.name, queue=orphan.queue, id=orphan.id, key=orphan.key, state=orphan.state,
+                match="orphaned_record",
+            )  # fmt: skip
+            found.append(place)
+        return found
+
+    def entry(self, queue: str, wanted: str) -> Program[Entry | None]:
+        """Return one entry of a queue, or the orphaned record of a VM."""
+        found = yield from super().entry(queue, wanted)
+        return found or (yield from self._orphan(wanted.rpartition("/record/")[2]))
+
+    def _orphan(self, vm: str) -> Program[Entry | None]:
+        from qdeck.adapters.vmpooler.purge import read_orphan
+
+        return (yield from read_orphan(vm, (yield from read_pools(self.sight))))
+
     def rules(self, queue: str) -> Sequence[Rule]:
         """What the page on queue reliability calls stale; whether a VM is there at its provider is not looked at."""
         from qdeck.adapters.vmpooler.purge import rules_of
@@ -385,7 +406,7 @@ class VmPooler(Adapter):
         """Return also its own numbers: clones in progress, orphaned records, and VMPooler's own health."""
         from qdeck.adapters.vmpooler.health import measure_health
 
-        found, self._clones = yield from measure_health(self, now, rows, self._clones, orphans)
+        found, self._clones = yield from measure_health(self, now, rows, self._clones)
         return found
 
     def write_health(self, now: int) -> Program[dict[str, str]]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from qdeck._model.values import QueueRow
     from qdeck._redis.commands import Program
-    from qdeck._settings.limits import Limits
     from qdeck._settings.thresholds import Thresholds
     from qdeck.adapters.adapter import Adapter
 
@@ -48,7 +47,7 @@ class Clones(NamedTuple):
 
 
 def measure_health(
-    adapter: Adapter, now: int, rows: Sequence[QueueRow], clones: Clones | None, limits: Limits | None
+    adapter: Adapter, now: int, rows: Sequence[QueueRow], clones: Clones | None
 ) -> Program[tuple[AdapterHealth, Clones]]:
     """The numbers of every pool and state; clones that run and wait; records of no VM; VMPooler's own verdict.
 
@@ -62,7 +61,7 @@ def measure_health(
     tasks = {"clone": (_count(clone), sum(pending)), "ondemand": (_count(ondemand), reads.number(waiting))}
     notices = [*found.notices, *others.notices]
     said = yield from _read_said(now)
-    orphaned = yield from count_orphans(adapter, now, limits, notices)
+    orphaned = yield from count_orphans(adapter, now, notices)
     counted = _rated(clones, now, (yield from _count_clones(now)))
     purged = (State.DELAYED, State.READY, State.DONE)
     unknown = sum(one.unknown for one in found.states if one.state in purged)
@@ -156,17 +155,15 @@ def _facts(clones_per_min: float | None, orphaned: int | None, said: Mapping[str
     return {"clones_per_min": clones_per_min, "orphaned": orphaned, "own_health": own}
 
 
-def count_orphans(adapter: Adapter, now: int, limits: Limits | None, notices: list[str]) -> Program[int | None]:
-    """Count the records of VMs that are in no set and do not expire, with limits those that a purge takes; None if
-    there are too many to read.
-    """
-    from qdeck.adapters.vmpooler.purge import is_old_orphan, read_orphans
+def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int | None]:
+    """Count the records of VMs that are in no set and do not expire, of any age; None if there are too many to read."""
+    from qdeck.adapters.vmpooler.purge import read_orphans
 
     pools = yield from read_pools(adapter.sight)
 
     def among(names: Sequence[bytes]) -> Program[int]:
         found = yield from read_orphans(names, pools, now)
-        return sum(one is not None and (limits is None or is_old_orphan(one.age_s, limits)) for one in found)
+        return sum(one is not None for one in found)
 
     group = adapter.sight.groups.get("vms") if adapter.sight is not None else None
     if group is not None and group.count > MOST_RECORDS:

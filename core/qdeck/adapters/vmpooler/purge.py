@@ -6,6 +6,7 @@ is the right one: a record that ends by itself already is left to do so, and dea
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._formatting import threshold
@@ -19,7 +20,7 @@ from qdeck.adapters.cells import Change
 from qdeck.adapters.model import NO_QUEUE, Entry, Kind, Seen, Source, age_s
 from qdeck.adapters.plans import Rule
 from qdeck.adapters.vmpooler.keys import CREATE_QUEUE, REQUEST_QUEUE, SETS, TASKS, pool_key, vm_key
-from qdeck.adapters.vmpooler.read import CLONED, LOST, owners, since_of
+from qdeck.adapters.vmpooler.read import CLONED, LOST, body_of, owners, read_vms, since_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,6 +123,16 @@ def read_orphans(
         for (at, vm, fields), home in zip(some, homes, strict=True):
             found[at] = None if home else _orphan(vm, pool or NO_POOL, fields, now)
     return found
+
+
+def read_orphan(vm: str, pools: Sequence[str]) -> Program[Entry | None]:
+    """Return the orphaned record of a VM by its name, with all of its fields, also if it expires."""
+    raw = raw_of(vm)
+    [found] = yield from read_orphans([raw], pools, (yield from reads.clock()), ending=True)
+    if found is None:
+        return None
+    [fields] = yield from read_vms([raw])
+    return replace(found, body=body_of(fields))
 
 
 def _orphan(vm: bytes, pool: str, fields: Sequence[bytes | None], now: int) -> Entry:

@@ -195,11 +195,10 @@ def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int, *, e
         state, problem = (State.CANCELLED, lost) if status is None else (_REQUEST_STATE.get(status, State.DONE), None)
         native = "lost" if status is None else said
     elif status is not None:
-        native = f"{native}, {said}"
-        stuck = Stuck(code=StuckCode.ALREADY_ENDED, name=source.key.decode())
+        native = f"{native}, {said}"  # its status stands before the manager takes it out of line
     elif "requested" not in fields:
         problem = "it has no record of the request"
-    if stuck is None and since is not None and now - since > REQUEST_TTL_MS:
+    if since is not None and now - since > REQUEST_TTL_MS:
         stuck = _waits(native, now - since, REQUEST_TTL_MS)
     reason = fields.get("failure_reason")
     retries = digits(fields.get("retry_count", b""))

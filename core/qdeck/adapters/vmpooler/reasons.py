@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._model.values import State
+from qdeck._model.values import NO_STATE, State
 from qdeck._model.words import Verb
 from qdeck.adapters.vmpooler.keys import CREATE_QUEUE, REQUEST_QUEUE, TASKS
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 def why_not_job(verb: str, job: JobRecord) -> str:
     """Return why a verb cannot be used on an entry of this kind; empty for what its state decides."""
+    if job.state == NO_STATE:
+        return "it is in no set of its pool; qdeck purge lets its record expire"
     if job.queue == REQUEST_QUEUE:
         return _of_request(verb, job)
     if job.queue == CREATE_QUEUE or job.queue in TASKS:

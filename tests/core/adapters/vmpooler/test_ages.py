@@ -50,7 +50,7 @@ def test_ages_come_from_every_field(deck: Writer, raw: redis.Redis) -> None:
          "given-back": 800}, abs=20,
     )  # fmt: skip
     assert set(plan_of(deck, "pending_too_old")) == {"clone", "clone-time", "seconds"}
-    assert set(plan_of(deck, "ready_too_old", limits=Limits(max_ready_age=5000))) == {"never-ready"}
+    assert set(plan_of(deck, "ready_too_old", limits=Limits(max_ready_age_pool=5000))) == {"never-ready"}
     assert purged(deck, "pending_too_old") == 3
 
 
@@ -110,12 +110,12 @@ def test_an_orphan_without_pool_or_clone_is_one(deck: Writer, raw: redis.Redis, 
     vm(raw, "", "young", clone=ago(80_000))
     before = values(raw)
     errors = health_document(deck.health())["errors"]
-    assert (errors["orphaned_count"], errors["orphaned_metadata_count"]) == (1, 1)
+    assert (errors["orphaned_count"], errors["orphaned_metadata_count"]) == (2, 2), "young ones, too"
     assert set(plan_of(deck, "orphaned_records")) == {"orphan"}
     assert purged(deck, "orphaned_records") == 1
     assert 0 < raw.ttl("vmpooler__vm__orphan") <= 3600
     assert (raw.ttl("vmpooler__vm__is-running"), raw.ttl("vmpooler__vm__young")) == (-1, -1)
-    assert health_document(deck.health())["errors"]["orphaned_count"] == 0
+    assert health_document(deck.health())["errors"]["orphaned_count"] == 1
     deck.undo()
     assert values(raw) == before
     assert raw.ttl("vmpooler__vm__orphan") == -1

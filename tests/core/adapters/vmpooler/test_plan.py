@@ -65,7 +65,7 @@ def test_a_record_that_ends_by_itself_keeps_its_end(deck: Writer, raw: redis.Red
 
 
 def test_a_machine_in_two_sets_is_planned_once(deck: Writer, raw: redis.Redis) -> None:
-    vm(raw, "ready", "both", clone=ago(100_000), ready=ago(95_000), destroy=ago(90_000))
+    vm(raw, "ready", "both", clone=ago(200_000), ready=ago(195_000), destroy=ago(90_000))
     raw.sadd("vmpooler__completed__pool1", "both")
     plan = deck.plan_purge(read_rules(()))
     assert [(one.id, one.rule) for one in plan.entries()] == [("both", "ready_too_old")]

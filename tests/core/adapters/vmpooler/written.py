@@ -82,7 +82,7 @@ def populate(raw: redis.Redis) -> None:
     of_request = {"request_id": "req-123456", "pool_alias": "debian"}
     for number in range(4):
         machine(raw, "ready", f"fine-otter{number}", "centos-7", clone=ruby(3600), ready=ruby(3000))
-    machine(raw, "ready", "old-otter", "centos-7", clone=ruby(100_000), ready=ruby(95_000))
+    machine(raw, "ready", "old-otter", "centos-7", clone=ruby(205_000), ready=ruby(200_000))
     silent = {"ready": ruby(8000), "open_socket_error": "Connection refused"}
     machine(raw, "ready", "silent-otter", "centos-7", clone=ruby(9000), **silent)
     for number in range(3):
@@ -102,6 +102,6 @@ def populate(raw: redis.Redis) -> None:
         dead(raw, "clone", f"net-{number}", 100 + number, pool_alias="debian", **transient)
     late = {"error_class": "Timeout", "error_message": "no ssh after 15 min", "request_id": "req-gone"}
     dead(raw, "pending", "ancient", 10 * 86_400, **late)
-    dead(raw, "ready", "unreachable", 300, error_message="VM became unreachable in ready queue", request_id=None)
+    dead(raw, "ready", "lost-gull", 300, error_message="VM became unreachable in ready queue", request_id=None)
     full = {"error_class": "RuntimeError", "error_message": "no space left", "disk": "10"}
     raw.hset("vmpooler__dlq__tasks", "disk", json.dumps([entry("fine-otter1", time.time() - 500, **full)]))
