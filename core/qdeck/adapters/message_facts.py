@@ -33,16 +33,18 @@ class MessageFacts(NamedTuple):
     attempts: int | None
 
 
-def read(raw: bytes) -> MessageFacts:
-    """Return the facts of a message, empty unless it is a JSON object."""
+def read(raw: bytes, *, is_dead: bool = False) -> MessageFacts:
+    """Return the facts of a message, empty unless it is a JSON object.
+
+    Of a dead letter, the details of an error may be in the data, too; in another message they are those of a request.
+    """
     facts = _json(raw)
-    error, data = facts.get("error"), facts.get("data")
-    named = {**data, **facts} if isinstance(data, dict) else facts  # the first services put both ids into the data
-    kind, message = None, None
-    if isinstance(error, dict):
-        kind, message = _word(error, ("error_type", "class", "type")), _word(error, ("message",))
-    elif isinstance(error, str):
-        message = error
+    data = facts.get("data")
+    inner = data if isinstance(data, dict) else {}
+    named = {**inner, **facts}  # the first services put both ids into the data
+    kind, message = _failure(facts)
+    if is_dead and kind is None and message is None:
+        kind, message = _failure(inner)
     return MessageFacts(
         id=_word(facts, _IDS),
         task=_word(facts, _TASKS),
@@ -53,6 +55,15 @@ def read(raw: bytes) -> MessageFacts:
         message=None if message is None else payload.mask_text(message),
         attempts=whole(next((facts[name] for name in ("attempts", "retry_count") if name in facts), None)),
     )
+
+
+def _failure(facts: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the class and the message of an error."""
+    error = facts.get("error")
+    if isinstance(error, dict):
+        return _word(error, ("error_type", "class", "type")), _word(error, ("message", "reason"))
+    told = error if isinstance(error, str) and error else _word(facts, ("error_message", "reason"))
+    return _word(facts, ("error_type", "error_class")), told
 
 
 def _json(raw: bytes) -> dict[str, Any]:

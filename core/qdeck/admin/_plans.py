@@ -37,14 +37,15 @@ class Plans(Client):
     def narrowed(self, queue: str | None, where: str = "") -> tuple[tuple[str, ...], str]:
         """Return the queues and the filter for a name and a filter that were typed; without a name, all queues.
 
-        The name of a key, such as `scheduler:queue:dlq`, stands for the jobs in it.
+        The name of a key, such as `scheduler:queue:dlq` or `NAME:dead_letter`, stands for the jobs in it.
         """
-        found = None if queue is None else self.adapters.of_key(queue)
+        if queue is None:
+            return (), where
+        found = self.adapters.of_key(queue)
         if found is None:
-            return (() if queue is None else (queue,)), where
+            return (queue,), _both("state:dead" if ":dead_letter:" in f"{queue}:" else "", where)
         adapter, name, only = found
-        parts = (only if name else f"adapter:{adapter} {only}", f"({where})" if where.strip() and only else where)
-        return ((f"{adapter}/{name}",) if name else ()), " ".join(part for part in parts if part.strip())
+        return ((f"{adapter}/{name}",) if name else ()), _both(only if name else f"adapter:{adapter} {only}", where)
 
     @reads
     def full_ids(self, queues: Queues, ids: Sequence[str]) -> Program[tuple[str, ...]]:
@@ -235,6 +236,12 @@ def need_states(given: States | None) -> tuple[State, ...]:
 def names(queues: Queues) -> tuple[str | QueueRef, ...]:
     """Return the queues of an argument that may be one."""
     return (queues,) if isinstance(queues, str | QueueRef) else tuple(queues)
+
+
+def _both(only: str, where: str) -> str:
+    """Return the filter that is both."""
+    parts = (only, f"({where})" if where.strip() and only else where)
+    return " ".join(part for part in parts if part.strip())
 
 
 def parsed(where: str | Filter) -> Filter:

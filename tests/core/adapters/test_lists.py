@@ -10,6 +10,7 @@ import pytest
 from qdeck._list_names import ListNames
 from qdeck.admin import Writer
 from qdeck.testing.adapters import values
+from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,3 +116,43 @@ def test_what_lists_of_tasks_hold_is_found_by_task_and_tier(writer: Writer, raw:
     }  # fmt: skip
     for queue in ("execution:agent_run:professional:12345", "execution:agent_run:professional:*"):
         assert len(list(writer.jobs(queue, where="tag:task_id:12345"))) == 1
+
+
+def test_the_key_of_dead_letters_stands_for_them_newest_first(
+    url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It listed the ready actions of the service, too, and before them."""
+    raw.rpush(MANAGEMENT, action("ready"))
+    times = {"old": "2026-11-18T05:00:00Z", "new": "2026-11-18T07:00:00Z", "middle": "2026-11-18T06:00:00Z"}
+    for name, failed_at in times.items():
+        raw.rpush(f"{MANAGEMENT}:dead_letter", action(name, failed_at=failed_at))
+    for words in (["jobs"], ["jobs", "--where", "id:*"], ["dead"]):
+        assert main([*words, f"{MANAGEMENT}:dead_letter", "--json", "--url", url]) == 0
+        assert [job["id"] for job in json.loads(capsys.readouterr().out)] == ["new", "middle", "old"]
+    assert main(["jobs", MANAGEMENT, "--json", "--url", url]) == 0
+    assert {job["id"] for job in json.loads(capsys.readouterr().out)} == {"ready", *times}
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        ({"reason": "model overloaded"}, "Error", "model overloaded"),
+        ({"error": "model overloaded"}, "Error", "model overloaded"),
+        ({"error": {"error_type": "RateLimit", "message": "429 from openai"}}, "RateLimit", "429 from openai"),
+        ({"error_type": "RateLimit", "error_message": "429 from openai"}, "RateLimit", "429 from openai"),
+        ({"texts": ["a"]}, "Error", None),
+    ],
+)
+def test_the_reason_in_the_data_of_a_dead_letter_is_its_error(
+    writer: Writer, raw: redis.Redis, data: dict[str, object], error: str, message: str | None
+) -> None:
+    """The document puts the details of an error into `DomainAction.data`. Those of a waiting action are not its own."""
+    raw.rpush(f"{EMBEDDING}:dead_letter", action("a1", data={"correlation_id": "corr123", **data}, error=None))
+    raw.rpush(EMBEDDING, action("a2", data=data))
+    [letter] = writer.dead_letters()
+    assert (letter.error, letter.message) == (error, message)
+    [group] = writer.groups().groups
+    assert (group.error_class, group.message_shape) == (error, message or "")
+    detail = writer.job(EMBEDDING, "a1")
+    assert (detail.failure.class_name, detail.failure.message) == (error, message or "")
+    assert [job.error for job in writer.jobs(EMBEDDING, state="ready")] == [None]

@@ -289,8 +289,8 @@ def _from_nearer_end(raw: Raw, size: int) -> Raw:
 
 
 def _entry(queue: str, raw: Raw, now: int) -> Entry:
-    facts = message_facts.read(raw.member)
     mark, dead, name = short(raw.member), raw.source.state is State.DEAD, text_of(raw.source.key)
+    facts = message_facts.read(raw.member, is_dead=dead)
     tags = _tags(facts.tags, name.removesuffix(SUFFIX))
     failed = facts.failed_ms if dead else None
     return Entry(

@@ -39,7 +39,8 @@ def delivery_of(score: bytes | None) -> tuple[int, bytes]:
 
 def _entry(queue: str, raw: Raw, now: int, limits: PendingLimits, silent: Collection[bytes]) -> Entry:
     body = _body(raw.value)
-    facts = message_facts.read(body or b"")
+    is_dead = raw.source.kind is Kind.PENDING and limits.is_dead(delivery_of(raw.score)[0], raw.idle_ms)
+    facts = message_facts.read(body or b"", is_dead=is_dead)
     enqueued, state, more = moment(raw.member), raw.source.state, dict[str, Any]()
     since = enqueued
     if raw.source.kind is Kind.PENDING:
@@ -48,7 +49,7 @@ def _entry(queue: str, raw: Raw, now: int, limits: PendingLimits, silent: Collec
         since = None if idle is None else now - idle
         more = {"attempts": deliveries, "worker": text_of(consumer)}
         state = State.RUNNING
-        if limits.is_dead(deliveries, idle):
+        if is_dead:
             state = State.DEAD
             more |= {
                 "error": facts.error or "NotAcknowledged", "failed_ms": since, "queue_from": queue, "worker": None,
