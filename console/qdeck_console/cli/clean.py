@@ -134,7 +134,7 @@ def _shape(report: CleanReport) -> dict[str, Any]:
         "would_remove": report.removed if report.dry_run else 0,
         "undoable": report.undoable,
         "undo_until": iso(report.undo_until_ms),
-        "messages": None if report.dry_run else report.messages,
+        "messages": report.messages,
         "bytes": report.bytes,
         "in_use": report.in_use,
         "kept": report.kept,
@@ -150,7 +150,7 @@ def _print(report: CleanReport, task_id: str | None, idle: int | None) -> None:
     if task_id is None and not report.samples and "lists" not in settings().adapters:
         note("qdeck: lists of other programs are left out; --adapter lists includes them")
     for one in report.samples:
-        count = "" if one.messages is None else f"{counted(one.messages, 'message')}, "
+        count = "messages, " if one.messages is None else f"{counted(one.messages, 'message')}, "
         what = one.why or (f"{count}{byte_size(one.bytes)}" if one.bytes else "empty")
         what += f"; {one.cause}" if one.cause else ""
         line(f"{one.outcome.replace('_', ' '):12} {safe(one.name)}  {what}")

@@ -116,9 +116,9 @@ _READS: Final = frozenset(
 NO_SCRIPT: Final = b"0" * 40  # the digest of no script: to call it only shows whether scripts may be called
 # By their second word. A script that is loaded changes no data.
 _READS_OF: Final = {
-    b"ACL": (b"DRYRUN", b"WHOAMI"), b"EVALSHA": (NO_SCRIPT,), b"CLUSTER": (b"NODES", b"SLOTS"), b"CONFIG": (b"GET",),
-    b"MEMORY": (b"USAGE",), b"OBJECT": (b"ENCODING", b"FREQ", b"IDLETIME"), b"SCRIPT": (b"EXISTS", b"LOAD"),
-    b"SENTINEL": (b"GET-MASTER-ADDR-BY-NAME",), b"SLOWLOG": (b"GET", b"LEN"),
+    b"ACL": (b"DRYRUN", b"WHOAMI"), b"CLIENT": (b"INFO",), b"CLUSTER": (b"NODES", b"SLOTS"), b"CONFIG": (b"GET",),
+    b"EVALSHA": (NO_SCRIPT,), b"MEMORY": (b"USAGE",), b"OBJECT": (b"ENCODING", b"FREQ", b"IDLETIME"),
+    b"SCRIPT": (b"EXISTS", b"LOAD"), b"SENTINEL": (b"GET-MASTER-ADDR-BY-NAME",), b"SLOWLOG": (b"GET", b"LEN"),
 }  # fmt: skip
 
 

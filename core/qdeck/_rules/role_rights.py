@@ -15,7 +15,8 @@ ROLES: Final = ("viewer", "operator", "worker", "producer", "agent")
 _OF_QUEUES: Final = ("worker", "producer")  # they use native queues only
 _OWN: Final = ("qdeck:*", "{qdeck:*")  # lists of queues and workers, schedules, the log of operations
 _CONNECT: Final = (
-    "+ping +hello +auth +select +echo +client|setname +client|setinfo +client|no-touch +client|no-evict +acl|whoami"
+    "+ping +hello +auth +select +echo +client|setname +client|setinfo +client|info +client|no-touch +client|no-evict "
+    "+acl|whoami"
 )
 _READ: Final = "+@read -@dangerous +time +info +slowlog|get +slowlog|len +script|exists +config|get"
 _WRITE: Final = "+@read +@write -@dangerous +time +info +evalsha +eval +script|load"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from qdeck._engine.batch_transitions import SliceResult
+from qdeck._formatting import counted
 from qdeck._list_names import ListNames
 from qdeck._model.reasons import Skip, SkipCode
 from qdeck._model.words import Verb
@@ -43,11 +44,11 @@ _EXPIRED: Final = Rule(
 )
 _UNREAD: Final = Rule(
     name="unread_queues", states=(STATE,), verb=Verb.DISCARD, where="", code="expired",
-    reason="expired {age} ago, and holds messages",
+    reason="expired {age} ago, and {problem}",
 )  # fmt: skip
 _ORPHANED: Final = Rule(
     name="orphaned_queues", states=(STATE,), verb=Verb.DISCARD, where="", code="orphaned",
-    reason="not registered, or its registration expired, and not used for {age}",
+    reason="not registered, or its registration expired, and not used for {age}; {problem}",
 )  # fmt: skip
 _MOST_FAMILIES: Final = 200  # under which the queues of one plan are shown: other programs may use any names
 _OTHERS: Final = "others"
@@ -129,6 +130,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     bytes: int = 0
     age_s: float | None = None
+    problem: str = ""
     state: str = STATE
 
 
@@ -146,7 +148,8 @@ class _Found(Pages):
         if family not in self._families and len(self._families) >= _MOST_FAMILIES:
             family = _OTHERS
         self._families.add(family)
-        return _Row(id=found.name, queue=family, version=version, bytes=found.bytes, age_s=age_s)
+        problem = "holds messages" if found.messages is None else f"holds {counted(found.messages, 'message')}"
+        return _Row(id=found.name, queue=family, version=version, bytes=found.bytes, age_s=age_s, problem=problem)
 
 
 class _Expired(_Found):
@@ -166,7 +169,7 @@ class _Expired(_Found):
         known = yield from registry.describe(names)
         rows = []
         for found, entry in zip((yield from look(names, 0)), known, strict=True):
-            is_meant = (found.messages is None) == self._holds_messages
+            is_meant = (found.messages != 0) == self._holds_messages
             if found.outcome is RemovalOutcome.WOULD_REMOVE and is_meant and entry is not None:
                 age_s = max(0, self._now - entry.expires_ms) / 1000
                 rows.append(self._row(found, str(entry.expires_ms), age_s))

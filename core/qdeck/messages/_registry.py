@@ -11,7 +11,7 @@ from qdeck._errors import InvalidName, UsageError
 from qdeck._queue_names import QueueName
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import Request, with_errors
-from qdeck._redis.errors import UnknownScript
+from qdeck._redis.errors import UnknownScript, is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -206,6 +206,16 @@ def look(names: Sequence[str]) -> Program[list[tuple[bytes, int | None, int | No
     )
     rows = zip(replies[::3], replies[1::3], replies[2::3], strict=True)
     return [(kind, *(one if isinstance(one, int) else None for one in numbers)) for kind, *numbers in rows]
+
+
+def lengths(names: Sequence[str]) -> Program[list[int | None]]:
+    """Return how many messages lists hold; None where to count them would be a use of them."""
+    [info] = yield from reads.try_all([(b"CLIENT", b"INFO")])
+    flags = [] if is_error(info) else [part[6:] for part in info.split() if part.startswith(b"flags=")]
+    if not any(b"T" in one for one in flags):  # a server before 7.2, or no right to NO-TOUCH
+        return [None] * len(names)
+    sizes = yield from reads.try_all([(b"LLEN", name) for name in names])
+    return [None if is_error(size) else int(size) for size in sizes]
 
 
 def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_ms: int | None) -> Program[str]:

@@ -7,7 +7,7 @@ strikes the queue off.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -65,8 +65,8 @@ _WHY: Final[Mapping[RemovalOutcome, str]] = MappingProxyType(
 class Removal:
     """One queue: what is in it, and what becomes of it.
 
-    How many messages it held is known only when it was removed: to count them would count as a use. `undoable`: a copy
-    is kept (or would be), so that undo puts it back.
+    `messages` is None where it was not removed and the server has no reads that are no use. `undoable`: a copy is kept
+    (or would be), so that undo puts it back.
     """
 
     name: str
@@ -93,7 +93,7 @@ class CleanReport:
     dry_run: bool = False
     scanned: int = 0
     removed: int = 0
-    messages: int = 0
+    messages: int | None = 0
     bytes: int = 0
     in_use: int = 0
     kept: int = 0
@@ -107,7 +107,8 @@ class CleanReport:
         """Count one queue."""
         if found.outcome in (RemovalOutcome.REMOVED, RemovalOutcome.WOULD_REMOVE):
             self.removed += 1
-            self.messages += found.messages or 0
+            is_known = self.messages is not None and found.messages is not None
+            self.messages = (self.messages or 0) + (found.messages or 0) if is_known else None
             self.bytes += found.bytes
             self.undoable += found.undoable
         elif found.outcome is RemovalOutcome.IN_USE:
@@ -127,7 +128,7 @@ def look(
     known = yield from registry.describe(names)
     now = yield from reads.clock()
     facts = yield from registry.look(names)
-    found = []
+    found: list[Removal] = []
     for name, entry, (kind, idle, size) in zip(names, known, facts, strict=True):
         outcome = RemovalOutcome.WOULD_REMOVE
         if kind not in (b"list", b"none") or not (any_list or temporary_name(name.encode()) is not None):
@@ -147,6 +148,10 @@ def look(
                 name=name, outcome=outcome, messages=messages, bytes=size or 0, idle_s=idle, undoable=undoable
             )
         )  # fmt: skip
+    would = [at for at, one in enumerate(found) if one.outcome is RemovalOutcome.WOULD_REMOVE and one.messages is None]
+    counts = (yield from registry.lengths([found[at].name for at in would])) if would else []
+    for at, count in zip(would, counts, strict=True):
+        found[at] = replace(found[at], messages=count)
     return found
 
 

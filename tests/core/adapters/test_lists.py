@@ -153,6 +153,7 @@ def test_the_reason_in_the_data_of_a_dead_letter_is_its_error(
     assert (letter.error, letter.message) == (error, message)
     [group] = writer.groups().groups
     assert (group.error_class, group.message_shape) == (error, message or "")
-    detail = writer.job(EMBEDDING, "a1")
-    assert (detail.failure.class_name, detail.failure.message) == (error, message or "")
+    failure = writer.job(EMBEDDING, "a1").failure
+    assert failure is not None
+    assert (failure.class_name, failure.message) == (error, message or "")
     assert [job.error for job in writer.jobs(EMBEDDING, state="ready")] == [None]

@@ -71,12 +71,45 @@ def test_what_holds_messages_is_only_taken_by_name(deck: Writer, raw: redis.Redi
     assert plan.by_queue == {QueueRef("messages", "shop:callbacks"): 2, QueueRef("messages", "shop:responses"): 1}
     reasons = [entry.reason for entry in plan.entries()]
     assert reasons[0].startswith("expired ")
-    assert reasons[1].endswith(", and holds messages")
+    assert reasons[1].endswith(", and holds 2 messages")
     assert reasons[2].startswith("not registered, or its registration expired")
+    assert reasons[2].endswith("; holds 2 messages")
     assert sorted(raw.scan_iter()) == before, "a dry run writes nothing"
     assert taken(deck.plan_purge(RULES, queues=())) == taken(plan)
     deck.enqueue(QUEUE, "welcome")
     assert taken(deck.plan_purge(RULES, queues=[QUEUE])) == {}, "of a queue that is named, they are no part"
+
+
+def test_a_cleaning_says_how_many_unread_messages_it_takes(
+    url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An unread callback of the document is an orphan after a day; to count its messages is no use of it."""
+    callback = "nooble4:dev:ingestion_service:callbacks:embedding:task_987efg"
+    raw.rpush(callback, *(json.dumps({"action_type": "embedding.batch_completed", "data": {}}) for _ in range(3)))
+    age(raw, callback)
+    assert cli(["clean", "--orphans", "--dry-run", "--url", url]) == 0
+    assert f"{callback}  3 messages, " in capsys.readouterr().out
+    assert raw.object("idletime", callback) > 80_000
+    assert cli(["clean", "--orphans", "--dry-run", "--json", "--url", url]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["messages"], found["queues"][0]["messages"]) == (3, 3)
+    assert cli(["purge", "--rule", "orphaned_queues", "--json", "--url", url]) == 0
+    [entry] = json.loads(capsys.readouterr().out)["entries"]
+    assert entry["reason"].endswith("; holds 3 messages")
+
+
+def test_a_server_that_counts_every_read_as_a_use_is_not_asked(url: str, raw: redis.Redis) -> None:
+    """Servers before 7.2 have no NO-TOUCH; a user without the right to it reads as on these."""
+    raw.rpush(ORPHAN, "x", "y")
+    age(raw, ORPHAN)
+    raw.execute_command("ACL", "SETUSER", "old", "on", "nopass", "~*", "+@all", "-client|no-touch")
+    try:
+        with Writer(url.replace("redis://", "redis://old:any@"), adapters=("native",)) as deck:
+            plan = deck.plan_purge(["orphaned_queues"])
+            assert [entry.reason.rpartition("; ")[2] for entry in plan.entries()] == ["holds messages"]
+            assert deck.apply(plan).applied == 1
+    finally:
+        raw.execute_command("ACL", "DELUSER", "old")
 
 
 @pytest.mark.usefixtures("litter")
