@@ -223,7 +223,7 @@ def event_words(event: HistoryEvent) -> str:
 
 def job_facts(job: JobDetail, cells: int) -> list[Line]:
     """Return its settings and limits as pairs."""
-    lines = [] if job.priority is None else [pair("priority", [(str(job.priority_text), "text")], cells)]
+    lines = [] if job.priority_text is None else [pair("priority", [(job.priority_text, "text")], cells)]
     if job.attempts is not None or job.has_all_facts:
         lines.append(pair(FAILED_ATTEMPTS, [(failed_attempts(job), "text")], cells))
     if job.crashes:

@@ -47,7 +47,7 @@ def header(job: JobDetail, cells: int, *, now_ms: int, naming: Naming) -> list[L
     left += [(f"   {name}", "muted")] * beside
     lines: list[Line] = [(*fmt.fit(left, room), *state)]
     told = [] if beside else [("task", name)]
-    told += [] if job.priority is None else [("priority", str(job.priority_text))]
+    told += [] if job.priority_text is None else [("priority", job.priority_text)]
     told += [(FAILED_ATTEMPTS, failed_attempts(job))] if job.attempts is not None or job.has_all_facts else []
     told.append(("payload", _size(job.body_bytes)))
     if job.unique:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck.admin import State
 from qdeck_console import format as fmt
@@ -14,6 +14,8 @@ from qdeck_console.presenters.line_parts import section
 from qdeck_console.text import cut_end, safe_text, width, wrap
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from qdeck.admin import HistoryEvent, JobDetail
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.trace import Keyed
@@ -177,26 +179,30 @@ class _Columns:
         return (*line, ("  ", "text"), *bar) if self.axis else tuple(line)
 
 
-def error(job: JobDetail, chosen: int, cells: int, *, unfolded: bool) -> list[Keyed]:
-    """Return the error of an attempt with its traceback, frames of libraries folded."""
-    found = failed(job)
-    if not found:
-        return []
-    event = found[chosen]
+def error(job: JobDetail, chosen: int | None, cells: int, *, unfolded: bool) -> list[Keyed]:
+    """Return the error of an attempt, else the last one, with its traceback, frames of libraries folded."""
+    found, last = failed(job), job.failure
     keys: list[Piece] = []
-    if len(found) > 1:
-        keys = [("[", "accent bold"), (f" {chosen + 1} of {len(found)} ", "muted"), ("]", "accent bold")]
-    lines: list[Keyed] = [("", ()), ("", noted("error", keys, cells, after=f"attempt {chosen + 1}"))]
-    data = event.data
-    name = cut_end(safe_text(str(data.get("class") or event.kind), limit=200), cells)
+    data: Mapping[str, Any]
+    if chosen is not None and found:
+        kind, after, data = found[chosen].kind, f"attempt {chosen + 1}", found[chosen].data
+        if len(found) > 1:
+            keys = [("[", "accent bold"), (f" {chosen + 1} of {len(found)} ", "muted"), ("]", "accent bold")]
+    elif last is not None:  # other systems keep no history of attempts
+        kind, after = last.kind, ""
+        data = {"class": last.class_name, "message": last.message, "traceback": last.traceback}
+    else:
+        return []
+    lines: list[Keyed] = [("", ()), ("", noted("error", keys, cells, after=after))]
+    name = cut_end(safe_text(str(data.get("class") or kind), limit=200), cells)
     message = safe_text(str(data.get("message") or ""), limit=_LONGEST, one_line=False)
     rows = wrap(f"{name}  {message}".rstrip(), cells, most=20)
     beside = rows[0].startswith(name)
     lines.append(("error/class", ((name, "bad bold"), (rows[0].removeprefix(name) if beside else "", "text"))))
     lines += [(f"error/{at}", ((part, "text"),)) for at, part in enumerate(rows[beside:])]
     text = data.get("traceback")
-    if text is None and chosen == len(found) - 1 and job.failure is not None:
-        text = job.failure.traceback
+    if text is None and chosen == len(found) - 1 and last is not None:
+        text = last.traceback
     if text:
         shown = safe_text(str(text), limit=30_000, one_line=False).rstrip()
         told = f"{data.get('class') or ''}: {data.get('message') or ''}"

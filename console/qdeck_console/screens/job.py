@@ -145,7 +145,7 @@ class JobScreen(JobActing, PageScreen, ReadingScreen[JobAround | UnknownJob]):
         ]
         chosen = self.chosen_attempt if self.chosen_attempt >= 0 else None
         right = past.timeline(job, beside, chosen=chosen, now_ms=now_ms)
-        if chosen is not None:
+        if chosen is not None or job.failure is not None:
             right += past.error(job, chosen, beside, unfolded=self._unfolded)
         return left, [*right, *past.output(job, beside)]
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError
-from qdeck.admin import NATIVE_VERBS, PRIORITIES, Feature, PlanEntry, Verb, difference, has_feature, new_body
+from qdeck.admin import NATIVE_VERBS, PRIORITIES, Feature, PlanEntry, State, Verb, difference, has_feature, new_body
 from qdeck_console.actions import ActionHandler, verb_of
 from qdeck_console.departed_jobs import GoneJob
 from qdeck_console.operations import OperationRequest, outcome
@@ -78,10 +78,11 @@ def why_not_act(action: str, screen: JobActing) -> str:
 
 
 def _why_not_all(action: str, screen: JobActing, asked: OperationRequest) -> str:
+    adapter, states = _foreign_of(screen, asked), asked.states
     if action == "edit":
-        return _ONE
-    states = asked.states
-    if (adapter := _foreign_of(screen, asked)) is not None and states:
+        never = "" if adapter is None else screen.console.reader.why_not(adapter, action, State.DEAD)
+        return never or _ONE
+    if adapter is not None and states:
         reasons = [screen.console.reader.why_not(adapter, VERBS[action].value, state) for state in states]
         return "" if "" in reasons else reasons[0]
     return "" if not states or set(states) & set(_states(action)) else f"they are {states[0]}"
