@@ -65,8 +65,8 @@ _WHY: Final[Mapping[RemovalOutcome, str]] = MappingProxyType(
 class Removal:
     """One queue: what is in it, and what becomes of it.
 
-    `messages` is None where it was not removed and the server has no reads that are no use. `undoable`: a copy is kept
-    (or would be), so that undo puts it back.
+    `messages` is None where it was not removed and every read would count as a use. `undoable`: a copy is kept (or
+    would be), so that undo puts it back.
     """
 
     name: str
