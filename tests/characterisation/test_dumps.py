@@ -34,7 +34,7 @@ _WRITES = (
     f"enqueue {BILLS} send --delay 3600 --after dead-one@{MAIL}",
     f"enqueue {MAIL} send --after delayed-later",
     f"schedule add new {MAIL} send --cron '* * * * *' --tz UTC",
-    "schedule edit minutely --missed all",
+    "schedule edit minutely --missed all --yes",
     "schedule pause minutely",
     "schedule resume paused",
     "schedule run paused",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -24,8 +24,11 @@ from qdeck_console.cli.output import TextColumn, age, line, note, safe, table, w
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck.admin import Reader, ScheduleRow
+    from qdeck.admin import Reader, ScheduleChange, ScheduleRow
     from qdeck_console.cli.base import CommandOptions
+
+_NO_UNDO: Final = "this cannot be undone; qdeck activity keeps the old values"
+_DONE: Final = {"made": "added", "changed": "changed", "same": "unchanged"}
 
 schedule = VerbGroup(
     "schedule",
@@ -127,35 +130,47 @@ def add(ctx: click.Context, /, name: str, queue: str, task: str, yes: bool, **op
     given = settings()
     with given.writer() as writer:
 
-        def store(*, replaces: bool) -> str:
+        def store(*, replaces: bool) -> ScheduleChange:
             return writer.add_schedule(
                 name, queue, task, cron=options["cron"], tz=options["tz"] or "UTC", missed=options["missed"] or "once",
                 replaces=replaces, **_job(options),
             )  # fmt: skip
 
-        word = store(replaces=yes)
-        if word == "other":
-            if not confirmed("Replace it?", f"{_words(_find(writer, name))}; this replaces it", yes=yes):
+        change = store(replaces=yes)
+        if change.word == "other":
+            about = f"{name}: {change.words}" if change.words else _words(_find(writer, name))
+            if not confirmed("Replace it?", f"{about}; {_NO_UNDO}", yes=yes):
                 _report(given, writer, name, "unchanged")
                 ctx.exit(NOT_CHANGED)
-            word = store(replaces=True)
-        _report(given, writer, name, {"made": "added", "changed": "changed", "same": "unchanged"}[word])
+            change = store(replaces=True)
+        _report(given, writer, name, _DONE[change.word])
 
 
 @schedule.command("edit", cls=CliCommand, examples=("qdeck schedule edit nightly --cron '30 3 * * *'",))
 @click.argument("name", shell_complete=suggesting("schedules"), help="Name of the schedule.")
 @click.option("--cron", metavar="RULE", help="Cron rule of five fields, such as '*/30 * * * *'.")
 @_rule_options
-def edit(name: str, **options: Any) -> None:
+@click.option("--yes", is_flag=True, help="Change the schedule without asking.")
+@click.pass_context
+def edit(ctx: click.Context, /, name: str, yes: bool, **options: Any) -> None:
     """Change a schedule.
 
-    Options that are not given stay as they are. The new rule applies from the next run on.
+    Options that are not given stay as they are. The new rule applies from the next run on. Shows the old and the new
+    values and asks, because this cannot be undone; qdeck activity keeps the old values.
     """
+    from qdeck_console.cli.asking import NOT_CHANGED, confirmed
 
     given = settings()
     with given.writer() as writer:
-        writer.edit_schedule(name, cron=options["cron"], tz=options["tz"], missed=options["missed"], **_job(options))
-        _report(given, writer, name, "changed")
+        version = _find(writer, name).version or None
+        rule = {key: options[key] for key in ("cron", "tz", "missed")} | _job(options)
+        change = writer.edit_schedule(name, **rule, version=version, dry_run=True)
+        if change.word == "changed":
+            if not confirmed("Change it?", f"{name}: {change.words}; {_NO_UNDO}", yes=yes):
+                _report(given, writer, name, "unchanged")
+                ctx.exit(NOT_CHANGED)
+            change = writer.edit_schedule(name, **rule, version=version)
+        _report(given, writer, name, _DONE[change.word])
 
 
 @schedule.command("remove", cls=CliCommand, examples=("qdeck schedule remove nightly --yes",))
@@ -173,7 +188,7 @@ def remove(ctx: click.Context, name: str, yes: bool) -> None:
     given = settings()
     with given.writer() as writer:
         row = _find(writer, name)
-        is_removed = not row.cron or confirmed("Remove it?", f"{_words(row)}; its removal cannot be undone", yes=yes)
+        is_removed = not row.cron or confirmed("Remove it?", f"{_words(row)}; {_NO_UNDO}", yes=yes)
         if is_removed:
             writer.remove_schedule(name)
     if given.as_json:

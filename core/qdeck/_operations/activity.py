@@ -104,7 +104,7 @@ def find_pause(verb: str, what: str) -> Program[Pause]:
     for _ in range(2 * KEEP // _PAGE):
         rows = yield (b"XREVRANGE", keys.ACTIVITY.encode(), last, b"-", b"COUNT", _PAGE)
         for entry in _entries(rows):
-            if entry.detail == mask_text(what) and entry.verb in (verb, *_ENDS_PAUSE):
+            if activity_log.named(entry.detail) == mask_text(what) and entry.verb in (verb, *_ENDS_PAUSE):
                 if entry.verb != verb:
                     return Pause()
                 return Pause(who=f"{entry.who}@{entry.host}", at_ms=entry.at_ms, reason=entry.reason)

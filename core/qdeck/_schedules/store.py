@@ -75,7 +75,7 @@ def register(definition: Definition, replaces: bytes | None = None) -> Program[s
 
     With `replaces`, only in place of exactly that definition, or of none: else return `other`.
     """
-    old = yield from _find(definition.name)
+    old = yield from find(definition.name)
     wanted = old if replaces is None else replaces
     if (old or NONE) not in (wanted or NONE, definition.encode()):
         return "other"
@@ -107,7 +107,8 @@ def clock() -> Program[int]:
     return reads.ms_of(stamp)
 
 
-def _find(name: str) -> Program[bytes | None]:
+def find(name: str) -> Program[bytes | None]:
+    """Return a stored definition."""
     raw = yield (b"HGET", SCHEDULES, name)
     found: bytes | None = raw
     return found
@@ -115,7 +116,7 @@ def _find(name: str) -> Program[bytes | None]:
 
 def get(name: str) -> Program[Definition]:
     """Return the definition of a schedule."""
-    raw = yield from _find(name)
+    raw = yield from find(name)
     if raw is None:
         raise _unknown(name)
     return _read(name, raw)
@@ -142,11 +143,12 @@ def edit(
     missed: str | None = None,
     job: NewJob | None = None,
     version: str | None = None,
-) -> Program[Definition]:
+    dry_run: bool = False,
+) -> Program[tuple[Definition, Definition]]:
     """Change a schedule, with `version` only that one; options that are not given stay unchanged. Runs from now on
-    follow the new rule.
+    follow the new rule. Return the old and the new one.
     """
-    raw = yield from _find(name)
+    raw = yield from find(name)
     if raw is None:
         raise _unknown(name)
     old = _read(name, raw)
@@ -158,14 +160,14 @@ def edit(
     new = Definition.of(name, old.queue, made, cron=cron or old.cron, tz=tz or old.tz, missed=missed or old.missed)
     if cron and new.rule().next((yield from clock()) // 1000) is None:
         raise InvalidOption(f"cron {cron!r} has no more runs", hint="Its last run was in the past: name a later year.")
-    if (yield from register(new, raw)) == "other":
+    if not dry_run and (yield from register(new, raw)) == "other":
         raise UsageError(f"schedule {name!r} has changed since", hint="Read it again.")
-    return new
+    return old, new
 
 
 def remove(name: str) -> Program[None]:
     """Remove a schedule. Its jobs stay."""
-    raw = yield from _find(name)
+    raw = yield from find(name)
     if raw is not None:
         yield from _block_runs(name, raw, "")
     _, word = yield from _update("remove", name)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 KEEP: Final = 10_000  # entries on the server, about
+_BEFORE_WORDS: Final = ": "  # a name has no blank
 MOST_FILE_BYTES: Final = 8 * 1024 * 1024  # then the file is put aside, once
 
 
@@ -56,7 +57,7 @@ def logged(
     verb: str,
     *,
     queues: Sequence[str] = (),
-    detail: str = "",
+    detail: str | Callable[[T], str] = "",
     reason: str = "",
     unless: Callable[[T], bool] = lambda _: False,
 ) -> Program[T]:
@@ -66,20 +67,19 @@ def logged(
         who, _, host = queue_settings.actor().rpartition("@")
         at_ms = yield from reads.clock()
         entry: dict[str, Any] = {"at_ms": at_ms, "who": who, "host": host, "verb": verb, "queues": list(queues)}
-        yield from write(entry | {"detail": detail, "outcome": "done", "reason": mask_text(reason)})
+        what = detail if isinstance(detail, str) else detail(done)
+        yield from write(entry | {"detail": what, "outcome": "done", "reason": mask_text(reason)})
     return done
 
 
-def logged_schedule(program: Program[T], verb: str, name: str, reason: str = "") -> Program[T]:
-    """Run a change of a schedule and log it."""
-    return logged(
-        program, verb, detail=schedule(name), reason=reason, unless=lambda done: done in (False, "same", "other")
-    )
+def schedule(name: str, words: str = "") -> str:
+    """Return how entries name a schedule, with what was changed."""
+    return f"schedule {name}{f'{_BEFORE_WORDS}{words}' if words else ''}"
 
 
-def schedule(name: str) -> str:
-    """Return how entries name a schedule."""
-    return f"schedule {name}"
+def named(detail: str) -> str:
+    """Return the schedule or worker of an entry, without what was changed."""
+    return detail.partition(_BEFORE_WORDS)[0]
 
 
 def worker(name: str) -> str:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from qdeck._operations.planfile import Plan, PlanWriter, load_plan, own_plan
     from qdeck._operations.planindex import PlanIndex, Share, Shares
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
+    from qdeck._operations.schedule_changes import ScheduleChange
     from qdeck._private_files import Dropped, check_new_file, new_file, state_dir
     from qdeck._queue_names import QueueType
     from qdeck._redis import mask_url
@@ -169,6 +170,7 @@ __all__ = [
     "QueueType",
     "Reader",
     "Sample",
+    "ScheduleChange",
     "ScheduleRow",
     "Seen",
     "ServerInfo",
@@ -294,6 +296,7 @@ _HOMES: Final = {
     "qdeck.adapters.native.editing": "Draft difference new_body",
     "qdeck._operations.outcomes": "BatchOutcomes JobOutcome",
     "qdeck._operations.redrive": "ENOUGH TOO_MANY",
+    "qdeck._operations.schedule_changes": "ScheduleChange",
     "qdeck._operations.batches": "Batch",
     "qdeck.adapters.native.purge": "purge_verb",
     "qdeck.adapters.native.walk": "Needs Walk",

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from qdeck._operations.batches import Batch
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.planfile import Plan
+    from qdeck._operations.schedule_changes import ScheduleChange
     from qdeck._queue_names import QueueName
     from qdeck._redis.commands import Program
-    from qdeck._schedules.model import Definition
     from qdeck._settings import Target
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.native.editing import Draft
@@ -239,18 +239,17 @@ class Writes(Reads):
         retries: int | None = None,
         tags: Sequence[str] = (),
         replaces: bool = True,
-    ) -> Program[str]:
-        """Store a schedule: `made`, `changed`, or `same` when it existed. Without `replaces`, return `other` where
-        another one of this name exists.
+    ) -> Program[ScheduleChange]:
+        """Store a schedule: its change is `made`, `changed`, or `same` when it existed. Without `replaces`, it is
+        `other` where another one of this name exists, which stays.
         """
         from qdeck._operations import schedule_changes
-        from qdeck._server import activity_log
 
         program = schedule_changes.add(
             name, _queue_name(queue), task, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs,
             priority=priority, retries=retries, tags=tags, replaces=replaces,
         )  # fmt: skip
-        return activity_log.logged_schedule(program, "add", name)
+        return _logged_change(program, "add", name)
 
     @writes
     def edit_schedule(
@@ -266,26 +265,25 @@ class Writes(Reads):
         retries: int | None = None,
         tags: Sequence[str] = (),
         version: str | None = None,
-    ) -> Program[Definition]:
+        dry_run: bool = False,
+    ) -> Program[ScheduleChange]:
         """Change a schedule; options that are not given stay unchanged. With the `version` of the row that was shown,
-        raise where it is another one now.
+        raise where it is another one now. With `dry_run`, return the change and write nothing.
         """
         from qdeck._operations import schedule_changes
-        from qdeck._server import activity_log
 
         program = schedule_changes.edit(
             name, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs, priority=priority, retries=retries,
-            tags=tags, version=version,
+            tags=tags, version=version, dry_run=dry_run,
         )  # fmt: skip
-        return activity_log.logged_schedule(program, "edit", name)
+        return program if dry_run else _logged_change(program, "edit", name)
 
     @writes
     def remove_schedule(self, name: str) -> Program[None]:
         """Remove a schedule. Its jobs stay."""
-        from qdeck._schedules import store
-        from qdeck._server import activity_log
+        from qdeck._operations import schedule_changes
 
-        return activity_log.logged_schedule(store.remove(name), "remove", name)
+        yield from _logged_change(schedule_changes.remove(name), "remove", name)
 
     @writes
     def run_schedule(self, name: str) -> Program[str]:
@@ -293,7 +291,7 @@ class Writes(Reads):
         from qdeck._schedules import store
         from qdeck._server import activity_log
 
-        return activity_log.logged_schedule(store.run_now(name), "run", name)
+        return activity_log.logged(store.run_now(name), "run", detail=activity_log.schedule(name))
 
     @writes
     def enable_schedule(
@@ -306,9 +304,11 @@ class Writes(Reads):
         from qdeck._schedules import store
         from qdeck._server import activity_log
 
-        yield from activity.need_pause(shown, "pause", activity_log.schedule(name))
+        named = activity_log.schedule(name)
+        yield from activity.need_pause(shown, "pause", named)
         program, verb = store.enable(name, enabled), "resume" if enabled else "pause"
-        return (yield from activity_log.logged_schedule(program, verb, name, reason))
+        noted = activity_log.logged(program, verb, detail=named, reason=reason, unless=lambda changed: not changed)
+        return (yield from noted)
 
     @writes
     def record(self, entry: Activity, *, again: bool = False) -> Program[None]:
@@ -343,6 +343,15 @@ class AsyncWriter(Writes, AsyncReader):
     async def write(self, program: Program[T]) -> T:
         """Run a program that may write."""
         return await self._run_write(program)
+
+
+def _logged_change(program: Program[ScheduleChange], verb: str, name: str) -> Program[ScheduleChange]:
+    from qdeck._server import activity_log
+
+    return activity_log.logged(
+        program, verb, detail=lambda done: activity_log.schedule(name, done.words),
+        unless=lambda done: done.word in ("same", "other"),
+    )  # fmt: skip
 
 
 def _queue_name(queue: str | QueueName) -> str:

@@ -210,7 +210,7 @@ def test_a_schedule_is_removed_after_a_question(
     assert qdeck("schedule", "add", "nightly", QUEUE, "send", "--cron", "0 3 * * *").code == 0
     ran = qdeck("schedule", "remove", "nightly")
     assert ran.code == 1
-    assert f"nightly: 0 3 * * * (UTC) enqueues send to {QUEUE}; its removal cannot be undone" in ran.err
+    assert f"nightly: 0 3 * * * (UTC) enqueues send to {QUEUE}; this cannot be undone" in ran.err
     assert "nothing was changed; --yes does it" in ran.err
     code, _ = asked(terminal, url, "schedule", "remove", "nightly", answer=b"n\n")
     assert (code, len(qdeck("schedule", "--json").json)) == (1, 1)

@@ -45,7 +45,7 @@ WRITING: Final = (
     "clean $TASK --idle 0 --yes",
     "clean --orphans --idle 0 --yes",
     "schedule add other $QUEUE send --cron 0_*_*_*_*",
-    "schedule edit feeds --tz UTC",
+    "schedule edit feeds --missed all --yes",
     "schedule pause feeds",
     "schedule resume paused",
     "schedule run feeds",

@@ -147,7 +147,7 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (0, "schedule add more $QUEUE send --cron 0_7_*_*_* --tz UTC"),
         (1, "schedule add feeds $QUEUE other --cron 0_7_*_*_* --tz UTC"),
     ],
-    "schedule edit NAME": [(0, "schedule edit feeds --missed all")],
+    "schedule edit NAME": [(0, "schedule edit feeds --missed all --yes"), (1, "schedule edit feeds --missed all")],
     "schedule pause NAME": [(0, "schedule pause feeds --reason INC-42")],
     "schedule resume NAME": [
         (0, "schedule resume feeds"),

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from core._operations.yard import QUEUE, Yard, now_ms
 from qdeck._engine import keys
-from qdeck._schedules import store
 from qdeck._server import activity_log
-from qdeck.admin import Definition, new_job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,11 +60,10 @@ def test_what_is_done_to_queues_workers_and_schedules_is_told_too(deck: Writer, 
     deck.limit(QUEUE)
     deck.resume(QUEUE)
     deck.order_worker("w1", "quiet")
-    made = Definition.of("feeds", QUEUE, new_job(QUEUE, "feed"), cron="0 7 * * *")
     for _ in range(2):
-        deck.write(activity_log.logged_schedule(store.register(made), "add", "feeds"))
-    deck.write(activity_log.logged_schedule(store.enable("feeds", False), "pause", "feeds"))
-    deck.write(activity_log.logged_schedule(store.run_now("feeds"), "run", "feeds"))
+        deck.add_schedule("feeds", QUEUE, "feed", cron="0 7 * * *")
+    deck.enable_schedule("feeds", False)
+    deck.run_schedule("feeds")
     told = deck.activity()
     assert [(one.verb, "".join(one.queues) or one.detail) for one in told] == [
         ("pause", QUEUE), ("limit", QUEUE), ("limit", QUEUE), ("resume", QUEUE), ("quiet", "worker w1"),

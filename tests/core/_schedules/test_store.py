@@ -90,7 +90,7 @@ def test_a_rule_that_is_over_is_no_edit_but_may_stand_in_a_program(app: qdeck.Ap
     assert [row.next_ms for row in app.client.run(store.read())] == [None]
     with pytest.raises(qdeck.InvalidOption, match="has no more runs"):
         app.client.run(store.edit("feeds", cron="0 0 1 1 * 0 2021"))
-    assert app.client.run(store.edit("feeds", cron="@daily")).cron == "@daily"
+    assert app.client.run(store.edit("feeds", cron="@daily"))[1].cron == "@daily"
 
 
 def test_two_edits_of_one_look_are_not_both_done(app: qdeck.App) -> None:
