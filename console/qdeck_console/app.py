@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.binding import Binding, BindingType
+from textual.events import Event, Key
 from textual.message import Message
 from textual.screen import Screen
 from textual.worker import WorkerError
@@ -96,7 +97,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.shown = FeedState()
         self.frozen_ms: int | None = None
         self.served: deque[float | None] = deque(maxlen=600)  # commands a second, for the chart of the server
-        self.last_key_at = float("-inf")
+        self.last_key_at = self.keys_from = float("-inf")
         self.painter = Painter(INK)
         self.operator = Operator(self)
         self.writing = Writing(self)
@@ -181,6 +182,11 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
     async def _look(self) -> Snapshot:
         in_sight = (one.visible_queues() for one in reversed(self.screen_stack) if isinstance(one, FrameScreen))
         return await self.reader.snapshot(next(filter(None, in_sight), ()))
+
+    async def on_event(self, event: Event) -> None:
+        """Drop keys that were typed before the question on screen was drawn."""
+        if not isinstance(event, Key) or event.time >= self.keys_from:
+            await super().on_event(event)
 
     def on_load(self) -> None:
         """Take the signals before the terminal is taken over: from here on they leave it as it was."""

@@ -29,6 +29,10 @@ Answer = TypeVar("Answer")
 AGAIN_S = 6.0  # within which a second `u` undoes what the first one named
 
 
+class PageLeftError(Exception):
+    """A question was not asked: by then another page was on screen."""
+
+
 @dataclass(slots=True)
 class Work:
     """A running operation: its verb, its progress, and whether it was cancelled."""
@@ -40,6 +44,7 @@ class Work:
     cancelled: bool = False
     asks: bool = False  # a dialog is open; the operation waits for its input
     waits: str = ""  # what it waits for; then it has no rate
+    page: object | None = None  # on which it was asked for
 
     def words(self) -> str:
         """Return the progress with rate and time left."""
@@ -97,11 +102,13 @@ class Operator:
         """Run something that changes the server, and report when it fails."""
         if self.work is not None:
             return
-        self.work = Work(verb)
+        self.work = Work(verb, page=self._console.screen)
 
         async def guarded() -> None:
             try:
                 await doing
+            except PageLeftError:
+                self._console.say(f"{verb} was not asked: its page was left; nothing was changed", "warn", "▲")
             except (QdeckError, OSError) as error:
                 hint = getattr(error, "hint", "")
                 self._console.say(f"{error}" + (f": {hint}" if hint else ""), "bad", "✗")
@@ -183,11 +190,14 @@ class Operator:
 
     async def answer_to(self, dialog: Screen[Answer]) -> Answer | None:
         """Show a dialog and wait for its answer. None, with a message, where it was cancelled or the time for writing
-        has passed.
+        has passed. Raise where another page is on screen by now: keys typed there must not answer it.
         """
         work, console = self.work, self._console
         if work is not None:
+            if console.screen is not work.page:
+                raise PageLeftError
             work.asks = True
+        console.keys_from = float("inf")
         try:
             answer = await console.push_screen_wait(dialog)
         finally:

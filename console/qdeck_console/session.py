@@ -31,6 +31,8 @@ class Session(Protocol):
     feed: Feed
     shown: FeedState
     painter: Painter
+    keys_from: float
+    """Since when keys count: those typed before a question was drawn do not answer it."""
 
     @property
     def reader(self) -> AsyncReader:
@@ -39,6 +41,10 @@ class Session(Protocol):
     @property
     def writer(self) -> AsyncWriter:
         """What writes to the server; raises where the console is read-only."""
+
+    @property
+    def screen(self) -> Screen[Any]:
+        """The screen or dialog that has the keys."""
 
     @property
     def latest(self) -> FeedState:

@@ -58,7 +58,7 @@ class Writing:
     async def _ask_reason(self) -> None:
         from qdeck_console.screens.prompt import live_question
 
-        now = time.time_ns() // 1_000_000
+        now, page = time.time_ns() // 1_000_000, self._session.screen
         try:
             said = await self._session.reader.activity(now - LIVE_S * 1000)
         except (QdeckError, OSError):
@@ -68,6 +68,9 @@ class Writing:
             if row.verb in ("live", "read-only") and row.detail == self._session.context.title:
                 others[row.who, row.host] = row  # the last word of each
         live = [row for row in others.values() if row.verb == "live"]
+        if self._session.screen is not page:
+            self._session.say(":live was not asked: its page was left", "warn", "▲")
+            return
         given = await self._session.push_screen_wait(live_question(self._session, live))
         if given is None:
             self._session.say("nothing was changed", "muted", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from textual.screen import ModalScreen
@@ -68,6 +69,10 @@ class Dialog(ModalScreen[T], Generic[T]):
         """
         self._draw_bar()
         self.set_interval(1.0, self._draw_bar)
+        self.call_after_refresh(self._take_keys)
+
+    def _take_keys(self) -> None:
+        self.console_app.keys_from = min(self.console_app.keys_from, time.monotonic())
 
     def _draw_bar(self) -> None:
         line, ground = self.console_app.bar_line()

@@ -13,7 +13,7 @@ from qdeck_console.format import fit, length
 from qdeck_console.presenters.confirm import buttons, live_lines, safe_answer, to_go
 from qdeck_console.presenters.frame import is_production, seen_environment
 from qdeck_console.screens.dialog import Dialog, always, inside, key_hints
-from qdeck_console.text import cut_end, safe_text
+from qdeck_console.text import cut_end, safe_text, wrap
 from qdeck_console.widgets.lines import Lines
 from qdeck_console.widgets.text_field import TextField
 
@@ -177,21 +177,26 @@ class Prompt(Dialog[tuple[str, ...] | None]):
                 self.query_one("#togo", Lines).show(always((("   ", "text"), told)), painter)
             elif field.label:
                 why = field.wrong(value)
-                words: Piece = (safe_text(why or field.hint, limit=_INSIDE), "warn" if why else "muted")
+                words: Piece = (safe_text(self._beside(field, why), limit=_INSIDE), "warn" if why else "muted")
                 self.query_one(f"#label{number}", Lines).show(always(((f"{field.label}  ", "text"), words)), painter)
-        lines = self._answers() if self._act else [(), self._keys()]
+        lines = self._answers() if self._act else [(), *self._keys()]
         panel = self.query_one("#answers", Lines)
         panel.styles.height = len(lines)
         panel.show(always(*lines), painter)
 
-    def _keys(self) -> Line:
-        """Return what the keys do where there are no buttons."""
-        why = self.wrong
-        if not why:
-            return key_hints(("enter", self._go), ("esc", "cancel"))
-        if all(field.label for field in self._fields):  # then it is told beside the field
-            why = "type the name to confirm"
-        return ((safe_text(why, limit=_INSIDE - 13), "warn"), ("  ", "text"), *key_hints(("esc", "cancel")))
+    def _beside(self, field: PromptField, why: str) -> str:
+        """Return what stands beside the label of a field: what is wrong if it fits, else the hint."""
+        return why if why and len(field.label) + 2 + len(why) <= inside(self.app.size.width) else field.hint
+
+    def _keys(self) -> list[Line]:
+        """Return what the keys do where there are no buttons, below what is wrong and stands nowhere else."""
+        wrongs = ((field, field.wrong(value)) for field, value in zip(self._fields, self.values, strict=True))
+        found = next(((field, why) for field, why in wrongs if why), None)
+        if found is None:
+            return [key_hints(("enter", self._go), ("esc", "cancel"))]
+        field, why = found
+        told = [] if field.label and self._beside(field, why) == why else wrap(why, inside(self.app.size.width), most=2)
+        return [*(((safe_text(part, limit=_INSIDE), "warn"),) for part in told), key_hints(("esc", "cancel"))]
 
     def _answers(self) -> list[Line]:
         """Return the buttons, and the keys that choose and give them."""

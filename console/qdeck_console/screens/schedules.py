@@ -155,12 +155,11 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         async def act() -> None:
             about: Sequence[Line] = ((("The new rule applies from the next run.", "muted"),),)
             form = Prompt(self.console, f"Edit schedule {row.name}", about, fields)
-            given = await self.console.push_screen_wait(form)
-            if given is None or given == (row.cron, row.tz, row.policy):
-                self.console.say("nothing was changed", "muted", "")
+            given = await self.console.operator.answer_to(form)
+            if given is None:
                 return
-            if self.console.is_over:
-                self.console.say("the 30 minutes are over", "warn", "▲")
+            if given == (row.cron, row.tz, row.policy):
+                self.console.say("nothing was changed", "muted", "")
                 return
             await self.console.writer.edit_schedule(
                 row.name, cron=given[0], tz=given[1], missed=given[2], version=row.version
