@@ -77,6 +77,7 @@ _NAMES: Final = {
     "question_mark": "?",
     "colon": ":",
     "asterisk": "*",
+    "exclamation_mark": "!",
     "plus": "+",
     "minus": "-",
     "up": "↑",
@@ -286,6 +287,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action(
         id="commands", scopes=("app",), keys=("colon", "ctrl+p"), verb="command",
         help="run a command by name", group="everywhere",
+    ),
+    Action(
+        id="problem", scopes=("app",), keys=("exclamation_mark",), verb="next problem",
+        help="show the next problem, worst first", group="everywhere", footer=False,
     ),
     Action(
         id="context", scopes=("app",), keys=("o",), verb="context", help="switch to another server of qdeck.toml",

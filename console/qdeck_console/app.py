@@ -24,6 +24,7 @@ from qdeck_console.feed import Feed, FeedState
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.operator import Operator
 from qdeck_console.presenters import frame
+from qdeck_console.problems import Problems
 from qdeck_console.screens.frame import LOW, FrameScreen
 from qdeck_console.server_cost import RequestCost
 from qdeck_console.style_sheet import Sheet
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from qdeck_console.console import Watching
     from qdeck_console.palette_actions import PaletteCommand
     from qdeck_console.presenters.frame import ShownContext
+    from qdeck_console.problems import Evidence
     from qdeck_console.screens.dialog import Dialog
 
 T = TypeVar("T")
@@ -101,6 +103,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.painter = Painter(INK)
         self.operator = Operator(self)
         self.writing = Writing(self)
+        self.problems = Problems(self)
         self._note: tuple[float, list[Piece]] = (0.0, [])
         self.animation_level = "none"
         self.theme = theme or fitting_theme(self.console.color_system)
@@ -323,6 +326,17 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             self.back()
         _ = self.switch_mode(name)
 
+    def open_evidence(self, evidence: Evidence, place: str) -> None:
+        """Show evidence on the tab that was opened for it."""
+
+        def arrive() -> None:
+            if not evidence.tab and evidence.queue is not None:
+                self.open_queue(evidence.queue)
+            elif isinstance(self.screen, FrameScreen):
+                self.screen.narrow(evidence.where, place)
+
+        self.call_after_refresh(arrive)
+
     def show_jobs(self, queue: QueueRef, state: State | None = None) -> None:
         """Switch to the jobs of a queue."""
         from qdeck_console.screens.jobs import JobsScreen
@@ -343,6 +357,8 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             self.action_quit_or_back()
         elif not isinstance(screen, FrameScreen):
             return
+        elif action == "problem":
+            self.problems.next()
         elif action == "help":
             from qdeck_console.screens.help import HelpScreen
 

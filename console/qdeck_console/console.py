@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qdeck_console.feed import FeedState, Query
     from qdeck_console.format import Piece
     from qdeck_console.operator import Operator
+    from qdeck_console.problems import Problems
     from qdeck_console.screens.dialog import Dialog
     from qdeck_console.writing import Writing
 
@@ -40,6 +41,7 @@ class Console(Session, Protocol):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]]
     operator: Operator
     writing: Writing
+    problems: Problems
     frozen_ms: int | None
     last_key_at: float
     served: deque[float | None]

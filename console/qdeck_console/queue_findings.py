@@ -49,6 +49,7 @@ class RowReason(NamedTuple):
     severity: Severity
     text: str
     code: Code
+    rank: tuple[int, int] = (0, 0)  # its place among those of all queues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +147,10 @@ class Judge:
 
 
 def _judged(row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, Status]) -> JudgedQueue:
-    from qdeck.admin import findings_of  # not before the first frame
+    from qdeck.admin import finding_rank, findings_of  # not before the first frame
 
     reasons = tuple(
-        RowReason(Severity.of(finding.severity), _words(finding, row), finding.code)
+        RowReason(Severity.of(finding.severity), _words(finding, row), finding.code, finding_rank(finding, row))
         for finding in findings_of(row, told, severities)
     )
     severity = reasons[0].severity if reasons else Severity.FINE

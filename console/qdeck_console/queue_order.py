@@ -51,7 +51,8 @@ def _by_name(entry: JudgedQueue) -> tuple[str, str]:
 
 def _sort_key(sort: Sort) -> Callable[[JudgedQueue], tuple[float | str, ...]]:
     def worst(e: JudgedQueue) -> tuple[float | str, ...]:
-        return (e.severity, -(e.row.stuck or 0), -(e.row.dead or 0), -(e.row.ready or 0), *_by_name(e))
+        rank = e.reasons[0].rank if e.reasons else (0, 0)
+        return (e.severity, *rank, -(e.row.stuck or 0), -(e.row.dead or 0), -(e.row.ready or 0), *_by_name(e))
 
     keys: Mapping[Sort, Callable[[JudgedQueue], tuple[float | str, ...]]] = {
         Sort.WORST: worst,

@@ -84,7 +84,7 @@ def test_a_row_names_the_reason_of_its_stuck_jobs(row: QueueRow, expected: str) 
 def test_a_row_need_not_name_its_queue_again() -> None:
     seen = judge(QueueRow(name=Q, ready=3, workers=0, unknown_tasks=(("send", 2, 0),)))  # type: ignore[arg-type]  # as stored
     [entry] = judged(Judge(), seen)
-    assert [text for _, text, _ in entry.reasons] == [
+    assert [reason.text for reason in entry.reasons] == [
         "no live worker, 3 jobs waiting", "no worker has task send, 2 jobs waiting"
     ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from qdeck.admin import Status
 from qdeck_console import format as fmt
 from qdeck_console.actions import LOCKED, READ_ONLY
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.line_parts import name_parts, naming_of
+from qdeck_console.presenters.line_parts import more_words, name_parts, naming_of
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
@@ -194,7 +194,6 @@ def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
         return [(words, "muted")]
     owner = naming_of(snapshot)
     out: list[Piece] = []
-    rest = " more" if room >= _ROOMY else ""
     for at, finding in enumerate(snapshot.findings):
         text = finding.text
         if finding.queue:
@@ -202,9 +201,10 @@ def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
         text = safe_text(text, limit=200)
         more = len(snapshot.findings) - at
         gap = "  ·  " if out else ""
-        left = room - fmt.length(out) - (5 + len(rest) if more > 1 else 0)
+        rest = more_words(more, room)
+        left = room - fmt.length(out) - (len(rest) if more > 1 else 0)
         if out and width(gap + text) > left:
-            out.append((f"  +{more}{rest}", "muted"))
+            out.append((rest, "muted"))
             break
         out += [(gap, "ghost"), (cut_end(text, left - len(gap)), _STATUS[finding.severity][1])]
     return out
@@ -247,8 +247,6 @@ def _lost(feed_state: FeedState, cells: int, now: float) -> Line:
     left.append((cut_end(why, max(10, room)), "bad"))
     return (*fmt.fit([*left, *tail], cells - fmt.length(bar)), *bar)
 
-
-_ROOMY: Final = 80  # cells for findings, from which on the number of the others is a phrase
 
 _CAUSES: Final[Mapping[UnreachableCause, str]] = {
     UnreachableCause.REFUSED: "connection refused by",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import Status
+from qdeck.admin import Status, finding_rank
 from qdeck_console import format as fmt
 from qdeck_console.check_labels import check_label
 from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, columns, name_parts
@@ -18,7 +18,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import AgentTask, Check, Finding, QueueRef, QueueRow, ServerStats, Snapshot
+    from qdeck.admin import AgentTask, Check, Code, Finding, QueueRef, QueueRow, ServerStats, Snapshot
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.server import Fact
 
@@ -72,6 +72,8 @@ class CheckRow:
     before: bool = False  # it was so already at that moment
     number: int = 0  # of several that say something of the same place
     of: str = ""  # the place of its finding
+    rank: tuple[int, int] = (0, 0)  # its place among the findings
+    code: Code | None = None  # of its finding
 
     @property
     def place(self) -> str:
@@ -111,7 +113,8 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
                 CheckRow(
                     check=check.name, status=finding.severity, detail=finding.text, queue=finding.queue,
                     label=finding.label, value=_value(check, row), threshold=check.threshold, short=finding.row_text,
-                    of=finding.place,
+                    of=finding.place, code=finding.code,
+                    rank=finding_rank(finding, row, snapshot.totals),
                 )
             )  # fmt: skip
         if left := check.findings[MOST_OF_CHECK:]:
@@ -129,7 +132,7 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
         found[at] = replace(one, number=seen[one.place])
         seen[one.place] += 1
     order = [status for status, _, _ in _HEADS]
-    return sorted(found, key=lambda row: order.index(row.status))
+    return sorted(found, key=lambda row: (order.index(row.status), row.rank))
 
 
 def _value(check: Check, row: QueueRow | None) -> int | str | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qdeck.admin import Snapshot
 
 MARGIN: Final = 1
+_ROOMY: Final = 46  # cells of a line, from which on the number of what it lacks is a phrase
 LEAD: Final = 4  # margin, cursor bar, glyph, gap: text begins at the same column on every screen
 
 
@@ -47,6 +48,11 @@ def in_height(lines: Sequence[Line], height: int, cells: int, where: str = "enla
 def unread_words(count: int) -> str:
     """Return how many queues a list leaves out because they could not be read; empty for none."""
     return f"{counted(count, 'queue')} could not be read" if count else ""
+
+
+def more_words(count: int, room: int) -> str:
+    """Return how many more there are than a line of `room` cells shows."""
+    return f"  {'and ' if room >= _ROOMY else ''}{count:,} more"
 
 
 def pair(label: str, value: Iterable[Piece], cells: int) -> Line:

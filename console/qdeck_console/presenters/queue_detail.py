@@ -151,10 +151,10 @@ def _times(view: QueueView, span_s: float, cells: int) -> Line:
 
 def _why(entry: JudgedQueue, cells: int) -> list[Line]:
     lines: list[Line] = []
-    for severity, text, _ in entry.reasons[:5]:
-        glyph = "✗" if severity is Severity.ACT else "▲"
-        for at, part in enumerate(wrap(safe_text(text, limit=300), cells - 2, most=3)):
-            lines.append((((glyph if at == 0 else " ") + " ", severity.role), (part, "text")))
+    for reason in entry.reasons[:5]:
+        glyph = "✗" if reason.severity is Severity.ACT else "▲"
+        for at, part in enumerate(wrap(safe_text(reason.text, limit=300), cells - 2, most=3)):
+            lines.append((((glyph if at == 0 else " ") + " ", reason.severity.role), (part, "text")))
     return lines
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from qdeck.admin import Code, State
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import sparkline
-from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, queue_path
+from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, more_words, queue_path
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.queue_findings import JudgedQueue, Severity
 from qdeck_console.queue_order import Sort
@@ -151,13 +151,14 @@ def head_line(view: QueueView, cells: int, sort: Sort) -> Line:
 def reason_pieces(entry: JudgedQueue, cells: int) -> list[Piece]:
     """Return the reasons of a queue, worst first, as many as fit, and how many more there are."""
     out: list[Piece] = []
-    for at, (severity, text, _) in enumerate(entry.reasons):
-        piece = (safe_text(text, limit=300), severity.role)
+    for at, reason in enumerate(entry.reasons):
+        piece = (safe_text(reason.text, limit=300), reason.severity.role)
         gap = "  ·  " if out else ""
         more = len(entry.reasons) - at
-        room = cells - fmt.length(out) - (6 if more > 1 else 0)
+        rest = more_words(more, cells)
+        room = cells - fmt.length(out) - (len(rest) if more > 1 else 0)
         if out and width(piece[0]) + width(gap) > room:
-            out.append((f"  +{more}", "muted"))
+            out.append((rest, "muted"))
             break
         if gap:
             out.append((gap, "ghost"))

@@ -401,6 +401,12 @@ class FrameScreen(Screen[None]):
             self.set_focus(self.main_list)
         self.filter_changed()
 
+    def narrow(self, where: str, _place: str) -> None:
+        """Show the evidence of a problem: only the jobs of its queue, in a list that has the filter language."""
+        if self.LANGUAGE and where != self.filter_text:
+            self.set_filter(where)
+            self._show_filter(self.query_one("#filter", TextField), on=bool(where))
+
     def filter_changed(self) -> None:
         """Show what matches the filter."""
         self.redraw()

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import NotAllowed
-from qdeck.admin import Limits, QueueRef, Snapshot, Status
-from qdeck_console.actions import DEAD, HEALTH, QUEUES, STUCK, WORKERS, ActionHandler
+from qdeck.admin import Limits, Snapshot, Status
+from qdeck_console.actions import HEALTH, QUEUES, ActionHandler
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
 from qdeck_console.presenters.health import CheckRow, ServerHealth
 from qdeck_console.presenters.line_parts import in_height, section
 from qdeck_console.presenters.server import RefreshCost, Trips
+from qdeck_console.problems import Evidence, evidence_of
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
 from qdeck_console.widgets.lines import LineList, Lines
@@ -127,6 +128,12 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         line: Line = (("    ", "text"), (words + more, "muted"))
         return ((), line) if height > 1 else (line,)
 
+    def narrow(self, where: str, place: str) -> None:
+        """Put the cursor on the row of a finding."""
+        row = next((row for row in self._rows if row.place == place), None)
+        if row is not None:
+            self.view.choose(row.key)
+
     @property
     def _list_cells(self) -> int:
         return self.view.size.width or self.size.width
@@ -149,15 +156,12 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
             return "no check under the cursor"
         if row.status in (Status.HEALTHY, None):
             return "the check passes" if row.status else "the result is unknown"
-        return "" if leads_to(row) else "see the configuration of the server"
+        return "" if leads_to(row).tab != HEALTH else "see the configuration of the server"
 
     def open(self) -> None:
         """Open what is wrong: the dead letters, the stuck jobs, or the queue."""
-        place = leads_to(self.chosen) if self.chosen is not None else ""
-        if isinstance(place, QueueRef):
-            self.console.open_queue(place)
-        else:
-            self.console.action_tab(place)
+        if self.chosen is not None:
+            self.console.problems.show(leads_to(self.chosen))
 
     def lists(self) -> bool:
         """Return whether there is something to write."""
@@ -190,12 +194,6 @@ def _head(label: str, role: str, count: int | None, cells: int) -> Line:
     return section(label, "", role, cells, count=count)
 
 
-def leads_to(row: CheckRow) -> str | QueueRef:
-    """Return where enter goes: a screen, or the queue."""
-    if row.check in ("dead_letters", "stuck"):
-        return DEAD if row.check == "dead_letters" else STUCK
-    if row.check == "late":
-        return row.queue or QUEUES
-    if row.check == "workers":
-        return row.queue or WORKERS
-    return row.queue or ""
+def leads_to(row: CheckRow) -> Evidence:
+    """Return where enter goes; to the list of queues for those beyond the rows of a check."""
+    return Evidence(tab=QUEUES) if row.code is None else evidence_of(row.code, row.queue)

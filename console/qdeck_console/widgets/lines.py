@@ -122,6 +122,11 @@ class LineList(ScrollView, can_focus=True):
         found.known = {key: self._where.get(key, at + now - was) for key, at in found.known.items()}
         self._mark_range(now)
 
+    def choose(self, key: str) -> None:
+        """Put the cursor on an entry of the list."""
+        if key in self._where:
+            self._set_cursor(self._where[key])
+
     def settle(self) -> None:
         """Put the cursor on the first entry when its own is not in the list any more."""
         if self.cursor not in self._where:

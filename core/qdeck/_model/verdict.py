@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from qdeck._engine import keys
 from qdeck._formatting import counted
+from qdeck._model.ranking import finding_rank, ranks
 from qdeck._model.values import (
     AOF,
     NO_AOF,
@@ -50,6 +51,9 @@ _DEAD_GROWS: Final = 1  # dead letters a minute from which they grow
 _DEAD_SHARE: Final = 10  # dead letters from which a queue counts towards too many in all queues
 _GROWS: Final = 0.5  # ready jobs a second more in than out before a queue fills
 _STILL_GROWS: Final = 0.1  # a queue that fills is one until it falls below this: else the finding would come and go
+_HELD_S: Final = 30  # seconds of that growth which wait before a queue fills
+_FAR_S: Final = 10  # the same where far more come than go: its oldest job is still young then
+_FAR_TIMES: Final = 3
 _SUMMED: Final = (Code.STUCK, Code.LATE)  # found for all queues together; each queue has its own count
 
 
@@ -131,28 +135,42 @@ class Standing:
             yield Sleep(0)
         if not is_partial or not 0 <= seen.at_ms - self._judged_ms < JUDGE_MS:
             found = Findings(seen.shared)
-            for _ in chain(found.recall(self._last.findings), steps(seen, thresholds, found)):
+            summed: list[Verdict] = []
+            work = (found.recall(self._last.findings), steps(seen, thresholds, found))
+            for _ in chain(*work, _summed(found.checks, seen, summed)):
                 if is_partial:
                     yield Sleep(0)
             self._judged_ms = seen.at_ms if is_partial else 0
-            self._last = sum_up(found.checks)
+            [self._last] = summed
         last = self._last
         return replace(seen, status=last.status, findings=last.findings, severities=last.severities, checks=last.checks)
 
 
-def sum_up(checks: Sequence[Check]) -> Verdict:
+def sum_up(checks: Sequence[Check], seen: Snapshot) -> Verdict:
     """Return the verdict on some checks: its status is the severity of the worst finding."""
-    by_severity: Mapping[Status, list[Finding]] = {status: [] for status in reversed(_ORDER)}
+    found: list[Verdict] = []
+    for _ in _summed(checks, seen, found):
+        pass
+    return found[0]
+
+
+def _summed(checks: Sequence[Check], seen: Snapshot, out: list[Verdict]) -> Iterator[None]:
+    found = [one for check in checks for one in check.findings]
+    rows = {row.ref: row for row in seen.queues} if found else {}
+    yield
+    place = ranks(seen.totals, rows)
+    ranked: list[tuple[tuple[int, int], int, Finding]] = []
+    for part in _parts(found):
+        ranked += [(place(one), at, one) for at, one in enumerate(part, len(ranked))]
+        yield
+    ranked.sort()  # by their numbers: no two are the same
+    findings = tuple([one for _, _, one in ranked])
+    yield
     worst: dict[Code, Status] = {}
-    for check in checks:
-        for one in check.findings:
-            by_severity[one.severity].append(one)
-    for severity, found in by_severity.items():
-        for one in found:
-            worst.setdefault(one.code, severity)
-    findings = tuple(chain.from_iterable(by_severity.values()))
+    for one in findings:
+        worst.setdefault(one.code, one.severity)
     status = findings[0].severity if findings else Status.HEALTHY
-    return Verdict(status, findings, MappingProxyType(worst), tuple(checks))
+    out.append(Verdict(status, findings, MappingProxyType(worst), tuple(checks)))
 
 
 def check_server(server: ServerInfo, limits: Thresholds) -> list[Check]:
@@ -198,11 +216,7 @@ def findings_of(row: QueueRow, found: Sequence[Finding], severities: Mapping[Cod
         for code, count, severity in shares
         if count and severity is not None
     ]
-    return sorted((one for one in (*made, *own) if one.severity is not _WELL), key=_urgency)
-
-
-def _urgency(finding: Finding) -> int:
-    return -_ORDER.index(finding.severity)
+    return sorted((one for one in (*made, *own) if one.severity is not _WELL), key=lambda one: finding_rank(one, row))
 
 
 def _parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -437,7 +451,8 @@ def _filling(row: QueueRow, *, is_known: bool) -> float:
         return 0
     growth = row.in_per_s - row.out_per_s
     least, share = (_STILL_GROWS, 0.02) if is_known else (_GROWS, 0.1)
-    return growth if growth > max(least, share * row.out_per_s) and row.ready > 30 * growth else 0
+    seconds = _FAR_S if row.in_per_s > _FAR_TIMES * row.out_per_s else _HELD_S
+    return growth if growth > max(least, share * row.out_per_s) and row.ready > seconds * growth else 0
 
 
 def _ready(row: QueueRow) -> int:

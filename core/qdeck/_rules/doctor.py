@@ -12,7 +12,7 @@ from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._formatting import counted, duration
 from qdeck._model import verdict
-from qdeck._model.values import NATIVE, SNAPSHOTS, Code
+from qdeck._model.values import NATIVE, SNAPSHOTS, Code, Status
 from qdeck._private_files import state_dir
 from qdeck._redis import reads
 from qdeck._redis.commands import NO_SCRIPT, Command, with_errors
@@ -46,6 +46,7 @@ class DoctorCheck:
     detail: str
     hint: str = ""  # what to do
     code: Code | None = None
+    severity: Status | None = None  # of its finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,14 @@ def diagnose(
     except (ServerUnreachable, NotAllowed) as error:
         found.append(DoctorCheck(name="connection", ok=False, detail=str(error), hint=error.hint))
         return Diagnosis(checks=tuple(found), error=error)
-    return Diagnosis(checks=tuple(found))
+    return Diagnosis(checks=tuple(sorted(found, key=_urgency)))
+
+
+def _urgency(check: DoctorCheck) -> int:
+    """Return the place of a check, as in every list of findings: what fails first, the worst of it before the rest."""
+    if check.ok is False:
+        return int(check.severity is Status.DEGRADED)
+    return 2 if check.ok is None else 3
 
 
 def setup(configuration: Configuration, target: Target) -> list[DoctorCheck]:
@@ -308,7 +316,9 @@ def _settings(server: ServerInfo, thresholds: Thresholds) -> Program[list[Doctor
             hint = "" if ok and check.value != SNAPSHOTS else hints[check.name]
             hint = hint if ok is not None else f"Give this user {missing if check.name == 'persistence' else '+info'}"
             code = check.findings[0].code if check.findings else None
-            found.append(DoctorCheck(name=check.name, ok=ok, detail=check.detail, hint=hint, code=code))
+            found.append(
+                DoctorCheck(name=check.name, ok=ok, detail=check.detail, hint=hint, code=code, severity=check.status)
+            )
     return found
 
 
@@ -359,7 +369,9 @@ _HINTS: Final = {
 
 def _of_findings(seen: Snapshot) -> list[DoctorCheck]:
     return [
-        DoctorCheck(name=one.code.value, ok=False, detail=one.text, hint=_HINTS[one.code], code=one.code)
+        DoctorCheck(
+            name=one.code.value, ok=False, detail=one.text, hint=_HINTS[one.code], code=one.code, severity=one.severity
+        )
         for one in seen.findings
         if one.code in _HINTS
     ]

@@ -106,7 +106,7 @@ def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Progr
         _orphan_check(measured.orphaned, limits),
         _clock_check(seen),
     ]
-    judged = verdict.sum_up(checks)
+    judged = verdict.sum_up(checks, seen)
     return HealthReport(
         at_ms=seen.at_ms,
         status=judged.status,

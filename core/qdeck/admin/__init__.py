@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qdeck._model.payload import mask as mask_payload
     from qdeck._model.payload import read as read_payload
     from qdeck._model.queue_ref import Feature, QueueRef, has_feature
+    from qdeck._model.ranking import finding_rank
     from qdeck._model.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
     from qdeck._model.values import (
         Check,
@@ -215,6 +216,7 @@ __all__ = [
     "duration",
     "escaped_json",
     "explain",
+    "finding_rank",
     "findings_of",
     "has_feature",
     "health_document",
@@ -268,6 +270,7 @@ _HOMES: Final = {
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._model.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
     "qdeck.adapters.native.records": "MOST_SHOWN",
+    "qdeck._model.ranking": "finding_rank",
     "qdeck._model.verdict": "findings_of",
     "qdeck._server.server_stats": "ServerStats SlowCommand",
     "qdeck._model.words": "Code NATIVE State Status Verb",

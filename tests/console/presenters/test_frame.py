@@ -72,7 +72,7 @@ def test_the_frame_fits_every_width(cells: int) -> None:
     told = words(frame.verdict(feed_state, cells))
     assert len(told) <= cells
     assert "no clone has finished since 11:21" in told, "the worst reason is whole"
-    assert "+" in told or "webhooks" in told, "what is left out is told"
+    assert "1 more" in told or "2 more" in told or "webhooks" in told, "what is left out is told"
     assert ("ready" in told) == (cells >= 100), "how many comes after why"
     for low in (False, True):
         context = ShownContext(title="prod-eu", server="redis-1.eu:6379/0", environment="prod", read_only=True)

@@ -81,8 +81,7 @@ async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, s
         assert rows["dead_letters"].value == 12
         for check, where in (("stuck", "stuck"), ("dead_letters", "dead")):
             if rows[check].status is not Status.HEALTHY:
-                leads_to(rows[check])
-                assert leads_to(rows[check]) == where
+                assert leads_to(rows[check]).tab == where
         await pilot.press("slash", *"paused", "enter")
         await until(pilot, "1 checks")
         await pilot.press("enter")
