@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck_console.presenters.line_parts import section
-from qdeck_console.queue_findings import Judged, JudgedQueue, RowReason, Severity
+from qdeck_console.queue_findings import Judge, Judged, JudgedQueue, RowReason, Severity
 from qdeck_console.widgets.list_items import Item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from qdeck.admin import QueueRef
+    from qdeck.admin import QueueRef, Snapshot
 
 T = TypeVar("T")
 
@@ -230,3 +230,11 @@ class Arranger:
 
 def _parts(of: Sequence[T]) -> Iterator[Sequence[T]]:
     return (of[at : at + STEP] for at in range(0, len(of), STEP))
+
+
+def worst_first(seen: Snapshot) -> list[JudgedQueue]:
+    """Return the queues of a snapshot with their findings, in the order of the list."""
+    judge = Judge()
+    for _ in judge.steps(seen):
+        pass
+    return sorted(judge.judged.entries, key=_sort_key(Sort.WORST))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,10 +22,16 @@ class Terminal:
     """A program on a terminal of its own, and all that it wrote there; its keys may come from another one."""
 
     def __init__(
-        self, code: str, *arguments: str, env: dict[str, str] | None = None, keys_from: int | None = None
+        self,
+        code: str,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        keys_from: int | None = None,
+        columns: int = 80,
     ) -> None:
         self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
         self.before = termios.tcgetattr(slave)
         self.slave = slave
         self._open: tuple[int, ...] = (self.master, slave)
@@ -34,7 +40,7 @@ class Terminal:
             stdin=slave if keys_from is None else keys_from,
             stdout=slave,
             stderr=slave,
-            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
+            env={**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
             start_new_session=True,
         )
         self.output = b""
@@ -85,8 +91,8 @@ def terminals() -> Iterator[Callable[..., Terminal]]:
     """Yield a function that runs a program on a terminal of its own; each is ended with the test."""
     made: list[Terminal] = []
 
-    def make(code: str, *arguments: str, env: dict[str, str] | None = None, keys_from: int | None = None) -> Terminal:
-        made.append(Terminal(code, *arguments, env=env, keys_from=keys_from))
+    def make(code: str, *arguments: str, **options: Any) -> Terminal:
+        made.append(Terminal(code, *arguments, **options))
         return made[-1]
 
     yield make

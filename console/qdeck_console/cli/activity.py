@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qdeck.admin import local_time
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import TextColumn, dumps, note, table, write_text
+from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.output import dumps, moment, note, table, write_text
 
 if TYPE_CHECKING:
     from qdeck.admin import Activity
@@ -70,17 +70,16 @@ _COLUMNS = (
     TextColumn("time"),
     TextColumn("who", most=80),
     TextColumn("operation"),
-    TextColumn("counts", most=60),
-    TextColumn("result"),
-    TextColumn("where", most=60),
+    TextColumn("counts", most=60, drop=2),
+    TextColumn("result", drop=1),
+    TextColumn("where", most=60, wraps=True),
     TextColumn("batch", most=None),
 )
 
 
-def _cells(entry: Activity) -> list[str]:
+def _cells(entry: Activity) -> list[Cell | str]:
     counts = " ".join(f"{name}={count:,}" for name, count in entry.counts.items())
     rules = ", ".join(used.rule for used in entry.rules)
     where = entry.filter or entry.detail or rules or " ".join(entry.queues)
-    at = local_time(entry.at_ms)
     who = f"{entry.who}@{entry.host}" + (f", continued by {entry.continued_by}" if entry.continued_by else "")
-    return [at, who, entry.verb, counts, entry.outcome, where, entry.batch or ""]
+    return [moment(entry.at_ms), who, entry.verb, counts, entry.outcome, where, entry.batch or ""]

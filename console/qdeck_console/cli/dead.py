@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck.admin import counted, local_time
+from qdeck.admin import counted
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
+from qdeck_console.cli.columns import Cell, TextColumn
 from qdeck_console.cli.job import edit_command
 from qdeck_console.cli.jobs import Cut
 from qdeck_console.cli.operate import act, act_options, check_filter, priority_option, where_option
-from qdeck_console.cli.output import JsonList, TextColumn, age, dumps, note, note_unread, number, table, write_text
+from qdeck_console.cli.output import JsonList, age, dumps, moment, note, note_unread, number, table, write_text
 
 if TYPE_CHECKING:
     from qdeck.admin import Group, JobRecord, Reader
@@ -88,11 +89,11 @@ def list_dead(
 _COLUMNS = (
     TextColumn("queue", most=60),
     TextColumn("id", most=None),
-    TextColumn("task", most=40),
-    TextColumn("attempts", right=True),
+    TextColumn("task", most=40, drop=1),
+    TextColumn("attempts", right=True, drop=2),
     TextColumn("died", right=True),
-    TextColumn("error", most=80),
-    TextColumn("payload", most=60),
+    TextColumn("error", most=80, wraps=True),
+    TextColumn("payload", most=60, drop=3),
 )
 
 
@@ -129,15 +130,14 @@ _GROUP_COLUMNS = (
     TextColumn("count", right=True),
     TextColumn("queue", most=60),
     TextColumn("error", most=40),
-    TextColumn("message", most=120),
-    TextColumn("last"),
+    TextColumn("message", most=120, wraps=True),
+    TextColumn("last", drop=1),
 )
 
 
-def _group_cells(group: Group, reader: Reader) -> list[str]:
-    last = local_time(group.last_ms or None)
+def _group_cells(group: Group, reader: Reader) -> list[Cell | str]:
     error = "(permanent) " * group.is_permanent + group.error_class
-    return [number(group.count), reader.label(group.ref), error, group.message_shape, last]
+    return [number(group.count), reader.label(group.ref), error, group.message_shape, moment(group.last_ms or None)]
 
 
 @dead.command(

@@ -8,12 +8,13 @@ import click
 
 from qdeck_console.check_labels import doctor_label
 from qdeck_console.cli.base import command, read_only_hint, settings
-from qdeck_console.cli.output import line, safe, styled, write_json
+from qdeck_console.cli.output import say, worst_first, write_json
 
 if TYPE_CHECKING:
     from qdeck.admin import DoctorCheck
 
-_SIGNS: Final = {True: ("ok", "green"), False: ("!!", "red"), None: ("??", "yellow")}
+_SIGNS: Final = {True: ("ok", "ok"), False: ("!!", "bad"), None: ("??", "warn")}
+_INDENT: Final = 20  # of what a check found
 
 
 @command("doctor", examples=("qdeck doctor", "qdeck doctor --context prod --json"))
@@ -33,7 +34,7 @@ def doctor(ctx: click.Context) -> None:
     if given.as_json:
         write_json({"checks": [_shape(check) for check in found.checks]})
     else:
-        for check in found.checks:
+        for check in worst_first(found.checks, lambda check: (False, None, True).index(check.ok)):
             _print(check)
     if found.error is not None:
         ctx.exit(77 if isinstance(found.error, NotAllowed) else 69)
@@ -45,7 +46,6 @@ def _shape(check: DoctorCheck) -> dict[str, Any]:
 
 
 def _print(check: DoctorCheck) -> None:
-    sign, colour = _SIGNS[check.ok]
-    line(f"{styled(sign, fg=colour, bold=True)}  {doctor_label(check.name):15} {safe(check.detail)}")
+    say(_SIGNS[check.ok], (f"  {doctor_label(check.name):15} ", ""), (check.detail, ""), hang=_INDENT)
     if check.hint and not check.ok:
-        line(f"    {'':15} {styled(safe(check.hint), dim=True)}")
+        say((check.hint, "faint"), indent=_INDENT)

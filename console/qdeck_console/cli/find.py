@@ -9,7 +9,8 @@ import click
 
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import TextColumn, note, note_unread, table, write_json
+from qdeck_console.cli.columns import TextColumn
+from qdeck_console.cli.output import note, note_unread, table, write_json
 
 if TYPE_CHECKING:
     from qdeck.admin import IdSearch

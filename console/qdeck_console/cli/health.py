@@ -9,12 +9,25 @@ import click
 from qdeck.admin import byte_size
 from qdeck_console.check_labels import check_label
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import TextColumn, age, line, note_once, number, safe, styled, table, write_json
+from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.output import (
+    age,
+    line,
+    note_once,
+    number,
+    safe,
+    say,
+    status_role,
+    table,
+    worst_first,
+    write_json,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from qdeck.admin import Check, Finding, HealthReport
 
-_COLOURS: Final = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
 _NAGIOS: Final = {"healthy": ("OK", 0), "degraded": ("WARNING", 1), "unhealthy": ("CRITICAL", 2)}
 _UNREACHABLE: Final = 2
 _UNKNOWN: Final = 3
@@ -102,29 +115,21 @@ def _since(report: HealthReport, finding: Finding) -> str:
 
 def _print(report: HealthReport) -> None:
     seen, errors = report.snapshot, report.errors
-    line(f"{styled(report.status.value, fg=_COLOURS[report.status.value], bold=True)}  {safe(seen.server.address)}")
+    say((report.status.value, status_role(report.status)), (f"  {seen.server.address}", ""))
     for finding in report.findings:
-        words = f"  {safe(finding.text)}{_since(report, finding)}"
-        line(styled(words, fg=_COLOURS[finding.severity.value]))
+        say((f"{finding.text}{_since(report, finding)}", status_role(finding.severity)), indent=2)
     line()
-    columns = [
-        TextColumn("check"),
-        TextColumn(""),
-        TextColumn("value", right=True),
-        TextColumn("threshold", right=True),
-    ]
-    table([*columns, TextColumn("detail", most=200)], map(_check_cells, report.checks))
-    cells = [
-        [ref.label(seen.shared), state, number(row.size), age(row.oldest_age), age(row.avg_age),
-         number(row.stuck_count)]
-        for state, rows in report.queues.items()
-        for ref, row in rows.items()
-        if row.size
-    ]  # fmt: skip
-    if cells:
+    table(_CHECK_COLUMNS, map(_check_cells, worst_first(report.checks, _check_rank)))
+    found = [(ref, state, row) for state, rows in report.queues.items() for ref, row in rows.items() if row.size]
+    if found:
         line()
-        titles = [TextColumn(title, right=True) for title in ("jobs", "oldest", "average", "stuck")]
-        table([TextColumn("queue", most=100), TextColumn("state"), *titles], cells)
+        rows = worst_first(found, lambda one: (-(one[2].stuck_count or 0), -(one[2].oldest_age or 0)))
+        cells: Iterator[list[Cell | str]] = (
+            [ref.label(seen.shared), state, number(row.size), age(row.oldest_age), age(row.avg_age),
+             Cell(number(row.stuck_count), "warn" if row.stuck_count else "")]
+            for ref, state, row in rows
+        )  # fmt: skip
+        table(_QUEUE_COLUMNS, cells)
     line()
     line(
         f"{number(errors.dead)} dead, {number(errors.stuck)} stuck, {number(errors.late)} late, "
@@ -133,8 +138,29 @@ def _print(report: HealthReport) -> None:
     )
 
 
-def _check_cells(check: Check) -> list[str]:
+def _check_cells(check: Check) -> list[Cell | str]:
     status = "unknown" if check.status is None else check.status.value
     shown = byte_size if check.name == "memory" else number
     value, limit = (shown(at) if isinstance(at, int) else at or "" for at in (check.value, check.threshold))
-    return [check_label(check.name), status, value, limit, check.detail]
+    return [check_label(check.name), Cell(status, status_role(check.status)), value, limit, check.detail]
+
+
+def _check_rank(check: Check) -> int:
+    return 1 if check.status is None else -check.status.exit_code or 2
+
+
+_CHECK_COLUMNS: Final = (
+    TextColumn("check"),
+    TextColumn(""),
+    TextColumn("value", right=True, drop=1),
+    TextColumn("threshold", right=True, drop=2),
+    TextColumn("detail", most=200, wraps=True),
+)
+_QUEUE_COLUMNS: Final = (
+    TextColumn("queue", most=100),
+    TextColumn("state"),
+    TextColumn("jobs", right=True),
+    TextColumn("oldest", right=True),
+    TextColumn("average", right=True, drop=1),
+    TextColumn("stuck", right=True),
+)

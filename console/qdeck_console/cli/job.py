@@ -17,7 +17,7 @@ from qdeck_console.cli.output import (
     line,
     note,
     safe,
-    styled,
+    say,
     write_json,
 )
 from qdeck_console.cli.plans import show_batch
@@ -63,8 +63,8 @@ def _print_job(record: JobDetail) -> None:
         fields = "  ".join(f"{safe(key)}={_for_people(key, value)}" for key, value in rest.items())
         line(f"  {_for_people('at', event['at'])}  {safe(event['kind']):12} {fields}".rstrip())
     if error is not None:
-        words = ": ".join(safe(error[part]) for part in ("class", "message") if error[part])
-        line(styled(f"error  {words}", fg="red"))
+        words = ": ".join(error[part] for part in ("class", "message") if error[part])
+        say((f"error  {words}", "bad"), hang=7)
         _print_block(error["traceback"])
     if log:
         line("log")

@@ -9,8 +9,9 @@ import click
 from qdeck.admin import State, counted, local_time
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, read_priority, settings, suggesting
+from qdeck_console.cli.columns import TextColumn
 from qdeck_console.cli.operate import act, act_options, check_filter, in_states, own_states, state_option, where_option
-from qdeck_console.cli.output import JsonList, TextColumn, age, dumps, note, number, table
+from qdeck_console.cli.output import JsonList, age, dumps, note, number, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -93,13 +94,13 @@ class Cut:
 _COLUMNS: Final = (
     TextColumn("id", most=None),
     TextColumn("state"),
-    TextColumn("task", most=40),
-    TextColumn("prio", right=True),
-    TextColumn("attempts", right=True),
-    TextColumn("age", right=True),
+    TextColumn("task", most=40, drop=1),
+    TextColumn("prio", right=True, drop=4),
+    TextColumn("attempts", right=True, drop=3),
+    TextColumn("age", right=True, drop=2),
     TextColumn("worker", most=40),
-    TextColumn("error", most=60),
-    TextColumn("payload", most=80),
+    TextColumn("error", most=60, wraps=True),
+    TextColumn("payload", most=80, drop=5),
 )
 
 

@@ -8,22 +8,23 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
-import shutil
 import sys
+import time
 import unicodedata
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import click
 
-from qdeck.admin import escaped_json, is_shown, mask_text
+from qdeck.admin import escaped_json, mask_text
+from qdeck_console.cli.columns import Cell, TextColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from qdeck.admin import Skip
+    from qdeck.admin import Skip, Status
 
+RowT = TypeVar("RowT")
 _UNREAD_LINES: Final = 20
 _UNREAD_CHARS: Final = 400
 _SKIP_LINES: Final = 20
@@ -37,10 +38,8 @@ def safe(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
     if text.isascii() and text.isprintable():
         return text
-    try:
-        from qdeck_console.text import safe_text
-    except ImportError:  # it needs rich, of the console extra
-        return "".join(c if is_shown(c) else c.encode("unicode_escape").decode("ascii") for c in text)
+    from qdeck_console.visible import safe_text
+
     return safe_text(text)
 
 
@@ -167,9 +166,34 @@ def number(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
-def styled(text: str, **style: Any) -> str:
-    """Return the text in colour, but with NO_COLOR. Click removes colours where stdout is not a terminal."""
-    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+def on_terminal() -> bool:
+    """Return whether people read stdout: then tables fit its width, have colours, and begin with the worst rows."""
+    return sys.stdout.isatty()
+
+
+def status_role(status: Status | None) -> str:
+    """Return the role of what has a status, the same as in the console; none where nothing is drawn."""
+    if status is None or not on_terminal():
+        return ""
+    from qdeck_console.queue_findings import Severity
+
+    return "ok" if not status.exit_code else Severity.of(status).role
+
+
+def worst_first(rows: Sequence[RowT], rank: Callable[[RowT], Any]) -> Sequence[RowT]:
+    """Return the rows of a terminal by their rank, the lowest first; for programs the order stays."""
+    return sorted(rows, key=rank) if on_terminal() else rows
+
+
+def say(*pieces: tuple[str, str], indent: int = 0, hang: int = 0) -> None:
+    """Write a sentence of texts with their roles; on a terminal it is wrapped at words, `hang` cells further in."""
+    shown = [(safe(text), role) for text, role in pieces]
+    if not on_terminal():
+        line(" " * indent + "".join(text for text, _ in shown))
+        return
+    from qdeck_console.cli import drawing
+
+    drawing.draw(drawing.sentence_lines(shown, indent, hang))
 
 
 def _width(text: str) -> int:
@@ -178,48 +202,61 @@ def _width(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-class TextColumn(NamedTuple):
-    """A column of a table: title, alignment and greatest width; None for ids, which nothing cuts."""
+def moment(ms: int | None, zone: str = "") -> Cell:
+    """Return a time; on a terminal how long ago it was or in how long it will be, with the local time of day."""
+    from qdeck.admin import duration, local_time
 
-    title: str
-    right: bool = False
-    most: int | None = 60
+    text = local_time(ms, zone)
+    if ms is None or text == "-" or not on_terminal():
+        return Cell(text)
+    from qdeck_console.format import clock
+
+    left = ms - 1000 * time.time()
+    return Cell(text, drawn=f"{f'in {duration(left)}' if left > 0 else f'{duration(-left)} ago'}, {clock(ms)}")
 
 
-def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> int:
-    """Write rows in aligned columns as they come; return how many there were."""
-    items = iter(rows)
-    first = [_cells(columns, row) for row in islice(items, _LOOKAHEAD)]
-    widths = [max([_width(c.title), *(min(_width(row[i]), _WIDEST) for row in first)]) for i, c in enumerate(columns)]
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    if first:
-        titles = _aligned(columns, widths, [column.title for column in columns], room)
-        line(styled(titles, dim=True))
+def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[Cell | str]]) -> int:
+    """Write rows in columns as they come; return how many there were."""
     count = 0
-    for row in chain(first, (_cells(columns, row) for row in items)):
-        line(_aligned(columns, widths, row, room))
-        count += 1
+
+    def cells() -> Iterator[list[Cell]]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield [_cell(column, value) for column, value in zip(columns, row, strict=True)]
+
+    if on_terminal():
+        from qdeck_console.cli import drawing
+
+        drawing.draw(drawing.table_lines(columns, cells()))
+        return count
+    items = ([_cut(cell.text, column.most) for column, cell in zip(columns, row, strict=True)] for row in cells())
+    first = list(islice(items, _LOOKAHEAD))
+    widths = [max([_width(c.title), *(min(_width(row[i]), _WIDEST) for row in first)]) for i, c in enumerate(columns)]
+    if first:
+        line(_aligned(columns, widths, [column.title for column in columns]))
+    for row in chain(first, items):
+        line(_aligned(columns, widths, row))
     return count
 
 
-def _cells(columns: Sequence[TextColumn], row: Sequence[str]) -> list[str]:
-    return [_cut(safe(cell), column.most) for column, cell in zip(columns, row, strict=True)]
+def _cell(column: TextColumn, value: Cell | str) -> Cell:
+    cell = Cell(value) if isinstance(value, str) else value
+    shown = safe(cell.text)
+    drawn = shown if cell.drawn is None else safe(cell.drawn)
+    return cell._replace(text=shown, drawn=drawn if column.wraps else _cut(drawn, column.most))
 
 
 def _cut(text: str, most: int | None) -> str:
     return text if most is None or _width(text) <= most else text[: most - 1] + "…"
 
 
-def _aligned(columns: Sequence[TextColumn], widths: Sequence[int], row: Sequence[str], room: int | None) -> str:
+def _aligned(columns: Sequence[TextColumn], widths: Sequence[int], row: Sequence[str]) -> str:
     padded = []
     for column, width, cell in zip(columns, widths, row, strict=True):
         gap = " " * max(0, width - _width(cell))
         padded.append(gap + cell if column.right else cell + gap)
-    text = "  ".join(padded).rstrip()
-    if room is None:
-        return text
-    last = max((at + 1 for at, column in enumerate(columns) if column.most is None), default=0)
-    return _cut(text, max(room, _width("  ".join(padded[:last]).rstrip()) + 2))
+    return "  ".join(padded).rstrip()
 
 
 def write_with_entries(facts: dict[str, Any], entries: Iterable[Any]) -> None:

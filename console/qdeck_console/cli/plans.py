@@ -13,16 +13,8 @@ import click
 
 from qdeck.admin import PRIORITY_NAMES, Feature, byte_size, counted, duration, has_feature, local_time
 from qdeck_console import documents
-from qdeck_console.cli.output import (
-    TextColumn,
-    line,
-    note,
-    note_skips,
-    safe,
-    table,
-    write_json,
-    write_with_entries,
-)
+from qdeck_console.cli.columns import TextColumn
+from qdeck_console.cli.output import line, note, note_skips, safe, table, write_json, write_with_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -182,7 +174,7 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
             TextColumn("queue", most=60),
             TextColumn("id", most=None),
             TextColumn("state"),
-            TextColumn("change", most=100),
+            TextColumn("change", most=100, wraps=True),
         ]
         table(columns, ([plan.label(e.ref), e.id, e.state, e.reason] for e in islice(plan.entries(), SHOWN)))
     else:

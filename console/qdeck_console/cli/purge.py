@@ -10,13 +10,8 @@ import click
 
 from qdeck.admin import byte_size, counted
 from qdeck_console.cli.base import command, settings, suggesting
-from qdeck_console.cli.output import (
-    TextColumn,
-    age,
-    line,
-    safe,
-    table,
-)
+from qdeck_console.cli.columns import TextColumn
+from qdeck_console.cli.output import age, line, safe, table
 from qdeck_console.cli.plans import (
     SHOWN,
     Progress,
@@ -121,16 +116,7 @@ def _print_plan(plan: Plan) -> None:
     line()
     table([TextColumn("rule"), TextColumn("entries", right=True)], ([rule, f"{n:,}"] for rule, n in tail.rules.items()))
     line()
-    columns = [
-        TextColumn("queue", most=60),
-        TextColumn("id", most=None),
-        TextColumn("verb"),
-        TextColumn("age", right=True),
-    ]
-    table(
-        [*columns, TextColumn("reason", most=200)],
-        ([plan.label(entry.ref), *_cells(entry)] for entry in islice(plan.entries(), SHOWN)),
-    )
+    table(_COLUMNS, ([plan.label(entry.ref), *_cells(entry)] for entry in islice(plan.entries(), SHOWN)))
     if plan.count > SHOWN:
         line(f"and {plan.count - SHOWN:,} more (--json lists all)")
     totals = tail.totals
@@ -142,6 +128,15 @@ def _print_plan(plan: Plan) -> None:
     write_undo_limit(plan)
     line()
     line(f"nothing was changed; to apply it: {apply_command(plan)}")
+
+
+_COLUMNS = (
+    TextColumn("queue", most=60),
+    TextColumn("id", most=None),
+    TextColumn("verb", drop=1),
+    TextColumn("age", right=True, drop=2),
+    TextColumn("reason", most=200, wraps=True),
+)
 
 
 def _cells(entry: PlanEntry) -> list[str]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck.admin import local_time
 from qdeck_console import documents
 from qdeck_console.cli.base import (
     CliCommand,
@@ -18,8 +17,9 @@ from qdeck_console.cli.base import (
     settings,
     suggesting,
 )
+from qdeck_console.cli.columns import Cell, TextColumn
 from qdeck_console.cli.enqueue import read_json
-from qdeck_console.cli.output import TextColumn, age, line, note, safe, table, write_json
+from qdeck_console.cli.output import age, line, moment, note, safe, table, worst_first, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,8 +97,7 @@ def list_() -> None:
     if given.as_json:
         write_json([documents.schedule(row) for row in rows])
         return
-    columns = [TextColumn(title) for title in ("name", "queue", "task", "cron", "tz", "next", "last", "outcome", "")]
-    shown = table(columns, [_cells(row) for row in rows])
+    shown = table(_COLUMNS, map(_cells, worst_first(rows, _rank)))
     for row in rows:
         if row.problem:
             note(f"qdeck: schedule {row.name!r}: {row.problem}")
@@ -291,11 +290,31 @@ def _report(given: CommandOptions, reader: Reader, name: str, word: str) -> None
     line(f"{safe(name)} is {word}")
 
 
-def _cells(row: ScheduleRow) -> list[str]:
-    state = "" if row.enabled else "paused"
-    if row.problem:
-        state = "broken"
-    elif row.late_s is not None:
-        state = "late"
-    times = [local_time(ms, row.tz) for ms in (row.next_ms, row.last_ms)]
-    return [row.name, row.queue, row.task, row.cron, row.tz, *times, row.last_outcome or "-", state]
+_COLUMNS = (
+    TextColumn("name"),
+    TextColumn("queue", drop=3),
+    TextColumn("task", drop=4),
+    TextColumn("cron", drop=1),
+    TextColumn("tz", drop=5),
+    TextColumn("next"),
+    TextColumn("last", drop=2),
+    TextColumn("outcome"),
+    TextColumn(""),
+)
+_STATES = ("broken", "late", "paused", "")
+
+
+def _state(row: ScheduleRow) -> str:
+    """Return what is not as usual, the worst first."""
+    return "broken" if row.problem else "late" if row.late_s is not None else "" if row.enabled else "paused"
+
+
+def _rank(row: ScheduleRow) -> int:
+    return _STATES.index(_state(row))
+
+
+def _cells(row: ScheduleRow) -> list[Cell | str]:
+    state = _state(row)
+    times = [moment(ms, row.tz) for ms in (row.next_ms, row.last_ms)]
+    role = {"broken": "bad", "late": "warn", "paused": "warn", "": ""}[state]
+    return [row.name, row.queue, row.task, row.cron, row.tz, *times, row.last_outcome or "-", Cell(state, role)]

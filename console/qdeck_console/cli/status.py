@@ -8,23 +8,14 @@ import click
 
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import (
-    TextColumn,
-    age,
-    line,
-    note_once,
-    number,
-    safe,
-    styled,
-    table,
-    write_json,
-)
+from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.output import age, line, note_once, number, on_terminal, say, status_role, table, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
     from qdeck.admin import QueueRow, Snapshot
-
-
-_COLOURS = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
+    from qdeck_console.queue_findings import JudgedQueue
 
 
 @command("status", examples=("qdeck status", "qdeck status --json"))
@@ -49,10 +40,10 @@ def status(ctx: click.Context) -> None:
 def _print_status(seen: Snapshot) -> None:
     server = seen.server
     facts = [server.name, server.version, server.mode, server.role]
-    verdict = styled(seen.status.value, fg=_COLOURS[seen.status.value], bold=True)
-    line(f"{verdict}  {safe(server.address)}  {safe(' '.join(fact for fact in facts if fact))}")
+    about = f"  {server.address}  {' '.join(fact for fact in facts if fact)}"
+    say((seen.status.value, status_role(seen.status)), (about, ""))
     for finding in seen.findings:
-        line(styled(f"  {safe(finding.text)}", fg=_COLOURS[finding.severity.value]))
+        say((finding.text, status_role(finding.severity)), indent=2)
     line()
     count = queue_table(seen)
     total = seen.totals
@@ -60,20 +51,36 @@ def _print_status(seen: Snapshot) -> None:
         line("no queues")
         return
     line()
-    line(
+    words = (
         f"{count:,} {'queue' if count == 1 else 'queues'}: {total.ready:,} ready, {total.delayed:,} delayed, "
         f"{total.blocked:,} blocked, {total.running:,} running, {total.stuck:,} stuck, {total.late:,} late, "
         f"{total.dead:,} dead"
     )
+    say((words, ""))
 
 
 def queue_table(seen: Snapshot) -> int:
     """Write the queues as a table; return how many there are."""
-    columns = [TextColumn("queue", most=100), *(TextColumn(title, right=True) for title in _NUMBERS), TextColumn("")]
-    return table(columns, ([row.ref.label(seen.shared), *_queue_cells(row)] for row in seen.queues))
+    shared = seen.shared
+    if not on_terminal():
+        return table(_COLUMNS, ([row.ref.label(shared), *_queue_cells(row)] for row in seen.queues))
+    from qdeck_console.queue_order import worst_first
+
+    return table(_COLUMNS, ([*_judged_cells(entry, shared)] for entry in worst_first(seen)))
 
 
-_NUMBERS = ("ready", "delayed", "blocked", "running", "stuck", "dead", "done", "oldest")
+_COLUMNS = (
+    TextColumn("queue", most=100),
+    TextColumn("ready", right=True),
+    TextColumn("delayed", right=True, drop=3),
+    TextColumn("blocked", right=True, drop=4),
+    TextColumn("running", right=True, drop=1),
+    TextColumn("stuck", right=True),
+    TextColumn("dead", right=True),
+    TextColumn("done", right=True, drop=5),
+    TextColumn("oldest", right=True),
+    TextColumn("", wraps=True),
+)
 
 
 def _queue_cells(row: QueueRow) -> list[str]:
@@ -81,3 +88,19 @@ def _queue_cells(row: QueueRow) -> list[str]:
     oldest = age(row.oldest_s) if row.oldest_exact or row.oldest_s is None else f">{age(row.oldest_s)}"
     remark = str(row.problem or "") or ("paused" if row.paused else "")
     return [*map(number, numbers), oldest, remark]
+
+
+def _judged_cells(entry: JudgedQueue, shared: Collection[str]) -> Iterator[Cell]:
+    """Yield the cells of a queue with the roles of its findings, and those findings whose numbers are in no column."""
+    from qdeck.admin import Code
+
+    is_fine = not entry.reasons
+    yield Cell(entry.row.ref.label(shared), "" if is_fine else entry.severity.role)
+    roles = {"stuck": Code.STUCK, "dead": Code.DEAD, "oldest": Code.LATE}
+    *cells, remark = _queue_cells(entry.row)
+    for column, text in zip(_COLUMNS[1:-1], cells, strict=True):
+        code = roles.get(column.title)
+        worst = None if code is None else next((one for one in entry.reasons if one.code is code), None)
+        yield Cell(text, "" if worst is None else worst.severity.role)
+    told = [one for one in entry.reasons if one.code not in roles.values()]
+    yield Cell("; ".join(one.text for one in told) or remark, told[0].severity.role if told else "")

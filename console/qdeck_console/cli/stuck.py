@@ -9,11 +9,12 @@ import click
 from qdeck.admin import counted
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings, suggesting
+from qdeck_console.cli.columns import Cell, TextColumn
 from qdeck_console.cli.operate import (
     check_filter,
     where_option,
 )
-from qdeck_console.cli.output import JsonList, TextColumn, age, note, note_unread, table
+from qdeck_console.cli.output import JsonList, age, note, note_unread, table, worst_first
 
 if TYPE_CHECKING:
     from qdeck.admin import Reader, StuckJob
@@ -49,7 +50,7 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
         with JsonList() as out:
             for job in found:
                 out.add(documents.stuck(job))
-    elif not table(_COLUMNS, (_cells(job, reader) for job in found)) and not unread:
+    elif not table(_COLUMNS, (_cells(job, reader) for job in worst_first(found, _rank))) and not unread:
         note("qdeck: no stuck jobs")
     if more:
         note(f"qdeck: {counted(limit or 0, 'job')} listed, more exist (--limit {limit})")
@@ -59,15 +60,20 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
 _COLUMNS = (
     TextColumn("queue", most=60),
     TextColumn("id", most=None),
-    TextColumn("reason"),
-    TextColumn("stuck for", right=True),
+    TextColumn("reason", wraps=True),
+    TextColumn("stuck for", right=True, drop=1),
     TextColumn("worker", most=40),
-    TextColumn("alive"),
-    TextColumn("task", most=40),
+    TextColumn("alive", drop=2),
+    TextColumn("task", most=40, drop=3),
 )
 
 
-def _cells(job: StuckJob, reader: Reader) -> list[str]:
-    alive = "?" if job.worker_alive is None else "yes" if job.worker_alive else "no"
-    label = reader.label(job.ref)
-    return [label, job.id, str(job.why), age(job.stuck_s), job.worker or "", alive, job.task or "-"]
+def _cells(job: StuckJob, reader: Reader) -> list[Cell | str]:
+    alive = Cell("no", "bad") if job.worker_alive is False else "yes" if job.worker_alive else "?"
+    label, why = reader.label(job.ref), Cell(str(job.why), "warn")
+    return [label, job.id, why, age(job.stuck_s), job.worker or "", alive, job.task or "-"]
+
+
+def _rank(job: StuckJob) -> tuple[bool, float]:
+    """Return the place of a job on a terminal: first those whose worker is lost, then those stuck longest."""
+    return job.worker_alive is not False, -(job.stuck_s or 0)

@@ -9,15 +9,8 @@ import click
 from qdeck.admin import byte_size
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
-from qdeck_console.cli.output import (
-    TextColumn,
-    age,
-    line,
-    number,
-    safe,
-    table,
-    write_json,
-)
+from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.output import age, line, number, safe, table, worst_first, write_json
 
 if TYPE_CHECKING:
     from qdeck.admin import WorkerRow
@@ -43,19 +36,30 @@ def list_workers() -> None:
     if given.as_json:
         write_json([documents.worker(row) for row in rows])
         return
-    titles = [TextColumn("worker", most=80), TextColumn("alive"), TextColumn("state")]
-    titles += [TextColumn(title, right=True) for title in ("running", "done", "failed", "memory", "heartbeat")]
-    count = table([*titles, TextColumn("queues", most=200)], map(_worker_cells, rows))
-    if not count:
+    if not table(_COLUMNS, map(_worker_cells, worst_first(rows, lambda row: row.alive))):
         line("no workers")
 
 
-def _worker_cells(row: WorkerRow) -> list[str]:
+_COLUMNS = (
+    TextColumn("worker", most=80),
+    TextColumn("alive"),
+    TextColumn("state"),
+    TextColumn("running", right=True, drop=1),
+    TextColumn("done", right=True, drop=4),
+    TextColumn("failed", right=True, drop=3),
+    TextColumn("memory", right=True, drop=5),
+    TextColumn("heartbeat", right=True, drop=2),
+    TextColumn("queues", most=200, wraps=True),
+)
+
+
+def _worker_cells(row: WorkerRow) -> list[Cell | str]:
     memory = "-" if row.memory_bytes is None else byte_size(row.memory_bytes)
     state = row.requested if row.requested and row.requested != row.state else row.state
     counts = [number(row.running), number(row.done), number(row.failed)]
     seen = "-" if row.heartbeat_s is None else f"{age(row.heartbeat_s)} ago"
-    return [row.id, "yes" if row.alive else "no", state or "-", *counts, memory, seen, " ".join(row.queues)]
+    alive = "yes" if row.alive else Cell("no", "bad")
+    return [Cell(row.id, "" if row.alive else "bad"), alive, state or "-", *counts, memory, seen, " ".join(row.queues)]
 
 
 def _order(verb: str, about: str) -> None:
