@@ -126,6 +126,7 @@ def queue(row: QueueRow) -> dict[str, Any]:
         "in_per_s": seconds(row.in_per_s),
         "out_per_s": seconds(row.out_per_s),
         "workers": row.workers,
+        "orphaned": row.orphaned,
         "totals": dict(row.totals),
         "unknown_tasks": [
             {"task": one.task, "jobs": one.jobs, "since": iso(one.since_ms)} for one in row.unknown_tasks

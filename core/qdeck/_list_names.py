@@ -22,6 +22,7 @@ TIERS: Final = "free|advance|professional|enterprise"
 BUILT_IN: Final = (f"{{domain}}:{{action_type}}:{{tier={TIERS}}}:*", f"{{domain}}:{{context}}:{{tier={TIERS}}}")
 LONGEST: Final = 500  # bytes of a name
 SUFFIX: Final = ":dead_letter"
+LONGEST_SET_MS: Final = 86_400_000  # that the set of a task's lists lives
 _WORD: Final = re.compile(r"\{(\w+)(?:=([^{}]+))?\}")
 _TYPED: Final = re.compile(rb":(?:actions|responses|callbacks|notifications|dead_letter)(?::|$)")
 _DEAD_TYPE: Final = re.compile(rf":{QueueType.DEAD_LETTER}(?::|$)")
@@ -115,6 +116,17 @@ def tags_of(name: str) -> dict[str, str]:
     """Return what a list `{domain}:{action_type}:{tier}:{task_id}` says of its entries."""
     found = _TASK.fullmatch(name)
     return {} if found is None else {"tier": found["tier"], "task_id": found["task"]}
+
+
+def why_orphaned(task: str, ttl_ms: int) -> str:
+    """Return why the lists of a task have no owner, by the time to live of the set of their names (-1: none, -2: no
+    set); empty while it ends in time. The document gives a set an hour, a day at most.
+    """
+    if ttl_ms == -2:
+        return f"task_queues:{task} expired, or was never made"
+    if ttl_ms == -1:
+        return f"task_queues:{task} has no time to live"
+    return f"task_queues:{task} lives for more than 24 h" if ttl_ms > LONGEST_SET_MS else ""
 
 
 def glob_of(queue: str, suffix: str = "") -> bytes:

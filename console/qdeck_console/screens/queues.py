@@ -167,6 +167,10 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
             words += f", {adapters} adapters"
         elif rows:
             words += f", {rows[0].row.adapter}"
+        orphaned = sum(entry.row.orphaned or 0 for entry in rows)
+        if orphaned:
+            told = f", {orphaned:,} orphaned: t"
+            words = (words if len(words + told) <= cells else counted(len(rows), "queue")) + told
         since_s = counted_s(snapshot) if snapshot is not None and not self.filter_text else 0.0
         if since_s < 2:
             return words

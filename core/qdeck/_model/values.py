@@ -133,6 +133,7 @@ class QueueRow:
     unknown_tasks: tuple[UnknownTaskJobs, ...] = ()
     set_aside: int | None = None  # entries of its outbox that could not be read
     undelivered: int | None = None  # entries of its outbox that no worker delivers
+    orphaned: int | None = None  # lists of tasks that have no owner, as far as they were looked at
     serves_others: bool = False  # what it holds asks for jobs of other queues
     problem: Unreadable | None = None
     ref: QueueRef = field(init=False, compare=False, repr=False)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qdeck._errors import LayoutMismatch
-from qdeck._list_names import ListNames
+from qdeck._list_names import ListNames, why_orphaned
 from qdeck._redis import reads
 from qdeck._settings.purge_rules import UNUSED_S
 from qdeck.messages import _registry as registry
@@ -245,7 +245,7 @@ class OrphanCleaning(Cleaning):
 
 def _why_orphaned(task: str | None) -> str:
     """Return why a list is orphaned that is not registered, of a task or of none."""
-    return "it is not registered" if task is None else f"task_queues:{task} expired, or was never made"
+    return "it is not registered" if task is None else why_orphaned(task, -2)
 
 
 class OneCleaning(Cleaning):

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qdeck._errors import LayoutMismatch, NotAllowed
+from qdeck._list_names import why_orphaned
 from qdeck._redis import reads
 from qdeck.messages._names import task_of, temporary_name
 from qdeck.messages._registry import raw_task
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 COUNT: Final = 500
 PREFIX: Final = b"task_queues:"
-LONGEST_MS: Final = 86_400_000
 _NOT_THEIRS: Final = re.compile(rb"\{|qdeck:|task_queues:|.*[\x80-\xff]", re.DOTALL)
 
 
@@ -31,10 +31,8 @@ class TaskSet(NamedTuple):
 
     @property
     def why_orphaned(self) -> str:
-        """Why its lists are orphaned; empty while it ends in time. The document gives a set an hour, a day at most."""
-        if self.ttl_ms == -1:
-            return f"task_queues:{self.task} has no time to live"
-        return f"task_queues:{self.task} lives for more than 24 h" if self.ttl_ms > LONGEST_MS else ""
+        """Why its lists are orphaned; empty while it ends in time."""
+        return why_orphaned(self.task, self.ttl_ms)
 
 
 def find_sets(cursor: Any) -> Program[tuple[Any, list[TaskSet]]]:

@@ -22,6 +22,7 @@ from qdeck._settings.model import AdapterSettings
 from qdeck.adapters import message_facts
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.lists import changes
+from qdeck.adapters.lists.orphans import OrphanCount
 from qdeck.adapters.model import (
     Capability,
     Entry,
@@ -82,6 +83,7 @@ class Lists(Adapter):
         self._heads: dict[bytes, str] = {}
         self._is_plain = not patterns
         self._dead_end = raw_of(self.names.suffix[1:])
+        self._orphans = OrphanCount()
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """Return none: lists can have any name."""
@@ -148,6 +150,12 @@ class Lists(Adapter):
                 row = found.get(queue, QueueRow(adapter=self.name, name=queue, ready=0, dead=0, oldest_exact=False))
                 changed: dict[str, Any] = {word: size}
                 found[queue] = replace(row, **changed, oldest_s=oldest if word == "ready" else row.oldest_s)
+        named = ((queue, key) for queue in found if (keys := groups.get(f"ready {queue}")) for key in keys.names)
+        yield from self._orphans.count(named, now)
+        for queue, count in self._orphans.found.items():
+            if queue in found:
+                found[queue] = replace(found[queue], orphaned=count)
+        notices += [notice] if (notice := self._orphans.notice) else []
         return Look(rows=tuple(found[name] for name in sorted(found)), notices=tuple(notices))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
