@@ -12,6 +12,8 @@ from qdeck_console.contexts import LIVE_S, Contexts
 from qdeck_console.terminal import check_terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qdeck.admin import Configuration
 
 
@@ -23,6 +25,7 @@ def run_console(
     seconds: float | None = None,
     target: Target | None = None,
     configuration: Configuration | None = None,
+    on_start: Callable[[ConsoleApp], None] | None = None,
 ) -> int:
     """Run the console until it is left, or for `seconds`; return the exit code.
 
@@ -41,6 +44,8 @@ def run_console(
         seconds=seconds,
         in_terminal=True,
     )
+    if on_start is not None:
+        on_start(app)
     code = app.run()
     if app.failure is not None:
         raise app.failure

@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from qdeck_console.presenters.frame import ShownContext
 
 
+def has_terminal() -> bool:
+    """Return whether keys come from a terminal, and frames go to one."""
+    streams = (sys.stdin, sys.stdout, sys.__stderr__)  # Textual draws on the last one
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
 def check_terminal(environment: Mapping[str, str] = os.environ) -> None:
     """Raise when there is no terminal to draw on: drawing would go elsewhere, and no key would ever come."""
     if is_served(environment):
         return
-    streams = (sys.stdin, sys.stdout, sys.__stderr__)  # Textual draws on the last one
-    if not all(stream is not None and stream.isatty() for stream in streams):
+    if not has_terminal():
         raise UsageError("there is no terminal", hint="Use `qdeck status`, with --json in scripts.")
     name = environment.get("TERM", "")
     if name in {"", "dumb", "unknown"}:

@@ -84,7 +84,7 @@ def _odd_words(past: Past) -> None:
     with still_traceback():
         for ago, words in enumerate(said, 2):
             call = tasks.send_mail.call(words, "receipt")
-            seeder._die(call._replace(queue=ODD), ago, failing(words), runs=2)
+            seeder.die(call._replace(queue=ODD), ago, failing(words), runs=2)
 
 
 def _temporary(raw: redis.Redis) -> None:

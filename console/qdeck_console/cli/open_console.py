@@ -24,6 +24,13 @@ def need_console() -> None:
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()) and not is_served():
         raise UsageError("the console needs a terminal", hint="`qdeck --help` lists the commands that need none.")
+    need_textual()
+
+
+def need_textual() -> None:
+    """Raise without Textual, and let it draw as often as keys come."""
+    from qdeck import UsageError
+
     if importlib.util.find_spec("textual") is None:
         raise UsageError("the console needs Textual", hint="Run: pip install 'qdeck[console]'")
     os.environ.setdefault("TEXTUAL_FPS", _FRAMES_PER_S)
@@ -49,7 +56,7 @@ def console(ctx: click.Context) -> None:
     ctx.exit(open_console())
 
 
-@command("demo", examples=("qdeck demo", "qdeck demo --headless --seconds 60"))
+@command("demo", examples=("qdeck demo", "qdeck demo --incident 1", "qdeck demo --headless --seconds 60"))
 @ascii_option
 @click.option("--headless", is_flag=True, help="Print the URL and run without the console until SIGTERM.")
 @click.option(
@@ -59,14 +66,16 @@ def console(ctx: click.Context) -> None:
     help="Exit after this many seconds. Default: never.",
 )
 @click.option("--cluster", is_flag=True, help="Start a cluster of three servers.")
+@click.option("--incident", type=click.IntRange(1, 5), metavar="N", help="Start one of five incidents to solve.")
 @click.pass_context
-def demo(ctx: click.Context, *, headless: bool, seconds: float | None, cluster: bool) -> None:
+def demo(ctx: click.Context, *, headless: bool, seconds: float | None, cluster: bool, incident: int | None) -> None:
     """Start a demo server with a workload, and open the console.
 
+    Without a terminal, it prints the URL of the server, its status and one frame, and runs until it is stopped.
     The server and its data are removed at the end.
     """
     if not headless:
-        need_console()
+        need_textual()
     from qdeck_console.demo import run
 
-    ctx.exit(run(headless=headless, seconds=seconds, json=settings().as_json, cluster=cluster))
+    ctx.exit(run(headless=headless, seconds=seconds, json=settings().as_json, cluster=cluster, incident=incident))

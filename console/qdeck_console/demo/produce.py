@@ -1,4 +1,4 @@
-"""The producer of the demo, a process of its own: `python -m qdeck_console.demo.produce SEED`."""
+"""The producer of the demo, a process of its own: `python -m qdeck_console.demo.produce SEED [KIND…]`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import random
 import signal
 import sys
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import qdeck
 from qdeck import Call, chain
 from qdeck_console.demo import tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 TICK_S: Final = 0.1
 _PER_S: Final = {
@@ -31,9 +34,10 @@ _PARTNERS: Final = (
     "legacy.initech.example/cgi",
     "hooks.hooli.example/q",
 )
+ORDER: Final = '{"customer_id": 77, "charge": {"amount": "1250"}}'
 _BODIES: Final = (
     '{"customer_id": 1841, "charge": {"amount": "4900"}}',
-    '{"customer_id": 77, "charge": {"amount": "1250"}}',
+    ORDER,
     '{"customer_id": 9, "charge": {"amount": "12,50"}}',
     '{"charge": {"amount": "80"}}',
 )
@@ -70,13 +74,15 @@ def monthly(rng: random.Random) -> list[Call]:
     return chain(tasks.extract.call(month), tasks.transform.call(month), tasks.publish.call(month))
 
 
-def due(rng: random.Random) -> list[Call]:
-    """Return the calls of one tick."""
+def due(rng: random.Random, kinds: Collection[str] = ()) -> list[Call]:
+    """Return the calls of one tick: of these kinds, by default of all."""
     calls = []
     for kind, per_s in _PER_S.items():
+        if kinds and kind not in kinds:
+            continue
         whole, part = divmod(per_s * TICK_S, 1)
         calls += [one(kind, rng) for _ in range(int(whole) + (rng.random() < part))]
-    if rng.random() < TICK_S / _CHAIN_EVERY_S:
+    if not kinds and rng.random() < TICK_S / _CHAIN_EVERY_S:
         calls += monthly(rng)
     return calls
 
@@ -85,11 +91,12 @@ def main() -> int:
     """Enqueue jobs until SIGTERM."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
-    rng = random.Random(int(sys.argv[1]))  # noqa: S311 - the same seed shall make the same work
+    _, seed, *kinds = sys.argv
+    rng = random.Random(int(seed))  # noqa: S311 - the same seed shall make the same work
     tick = time.monotonic()
     while True:
         try:
-            tasks.app.enqueue_many(due(rng))
+            tasks.app.enqueue_many(due(rng, kinds))
         except qdeck.QdeckError as error:
             sys.stderr.write(f"producer: {error}\n")
             time.sleep(1)

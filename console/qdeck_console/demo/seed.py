@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from qdeck.testing import Past
 
 MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
 GONE: Final = "wrk-7.eu-3.4412"
 """The worker of the past, which is not there any more."""
 _LIMIT_MS: Final = 2_000
@@ -31,35 +32,36 @@ class Seeder:
 
     def run(self) -> None:
         """Write all jobs. Dead letters come first: to bury a job, its queue must hold no other."""
-        self._webhooks()
+        self.webhooks()
         self._other_deaths()
         self._poison_pill()
-        self._done()
-        self._stuck()
-        self._paused()
+        self.done()
+        self.stuck([tasks.import_feed.call(f"https://feeds.example/{name}.xml") for name in ("north", "south", "west")])
+        self.paused()
         self._waiting()
 
-    def _webhooks(self) -> None:
+    def webhooks(self) -> None:
+        """Add dead letters of a partner that was down, of events that are broken, and of a partner that is too slow."""
         refused = [("hooks.globex.example/in", ago) for ago in range(3, 38, 2)]
         for partner, ago in refused:
             endpoint = f"{partner}/{self._rng.randrange(16**4):04x}"
-            call = tasks.deliver_webhook.call(endpoint, "order.paid", '{"customer_id": 77}')
-            self._die(call, ago, partial(tasks.refuse, endpoint), runs=3)
+            call = tasks.deliver_webhook.call(endpoint, "order.paid", produce.ORDER)
+            self.die(call, ago, partial(tasks.refuse, endpoint), runs=3)
         broken = [('{"customer_id": 9, "charge": {"amount": "12,50"}}', 41), ('{"charge": {"amount": "80"}}', 33)]
         for body, ago in broken * 2:
             call = tasks.deliver_webhook.call("hooks.acme.example/v2/in", "charge.failed", body)
-            self._die(call, ago, partial(tasks.parse_event, body), runs=3)
+            self.die(call, ago, partial(tasks.parse_event, body), runs=3)
         for ago in (26, 19, 12, 5):
             call = tasks.deliver_webhook.call("legacy.initech.example/cgi", "user.created", "{}")
-            self._die(call, ago, _too_long, runs=3, kind="timeout")
+            self.die(call, ago, _too_long, runs=3, kind="timeout")
 
     def _other_deaths(self) -> None:
         call = tasks.make_thumbnail.call("/media/004417.heic", 320)
-        self._die(call, 52, lambda: b"\xffftypheic".decode("utf-8"), runs=2)
+        self.die(call, 52, lambda: b"\xffftypheic".decode("utf-8"), runs=2)
         call = tasks.send_mail.call("reader77@example.org", "receipt")
-        self._die(call, 190, lambda: "Dear {reader}".format_map({}), runs=3)
+        self.die(call, 190, lambda: "Dear {reader}".format_map({}), runs=3)
         call = tasks.reindex.call(13, "2026-11-17")
-        self._die(call, 255, lambda: memoryview(b"shard")[9], runs=2)
+        self.die(call, 255, lambda: memoryview(b"shard")[9], runs=2)
 
     def _poison_pill(self) -> None:
         """Add an image that kills every worker that opens it."""
@@ -74,7 +76,8 @@ class Seeder:
             self._past.reap(queue, at)
             at += 500
 
-    def _done(self) -> None:
+    def done(self) -> None:
+        """Add jobs that succeeded, as a healthy server has."""
         for queue, kind, count in (
             (names.MAIL, "mail", 24),
             (names.AUDIT, "audit", 40),
@@ -85,14 +88,14 @@ class Seeder:
             self._past.enqueue(calls, at)
             self._past.complete(queue, at + 1_700, self._past.claim(queue, at + 900, free_slots=count))
 
-    def _stuck(self) -> None:
-        """Add two imports whose worker is lost. No worker serves their queue, so they are not requeued."""
-        calls = [tasks.import_feed.call(f"https://feeds.example/{name}.xml") for name in ("north", "south", "west")]
+    def stuck(self, calls: list[Call], lease_ms: int = 120_000) -> None:
+        """Add imports; the worker of two of them is lost. No worker serves their queue, so they are not requeued."""
         at = self._now - 9 * MINUTE_MS
         self._past.enqueue(calls, at)
-        self._past.claim(names.IMPORTS, at + 40_000, free_slots=2, lease_ms=120_000)
+        self._past.claim(names.IMPORTS, at + 40_000, free_slots=2, lease_ms=lease_ms)
 
-    def _paused(self) -> None:
+    def paused(self) -> None:
+        """Add invoices, and pause their queue."""
         calls = [tasks.issue_invoice.call(20_260_000 + n, self._rng.randrange(900, 90_000)) for n in range(18)]
         for at, call in enumerate(calls):
             self._past.enqueue([call], self._now - (112 - 4 * at) * MINUTE_MS)
@@ -115,7 +118,7 @@ class Seeder:
         links = chain(nightly, tasks.transform.call("2026-10"), tasks.publish.call("2026-10"))
         self._past.enqueue(links, self._now - 3 * MINUTE_MS)
 
-    def _die(self, call: Call, ago_min: int, failing: Failing, *, runs: int, kind: str = "failed") -> None:
+    def die(self, call: Call, ago_min: int, failing: Failing, *, runs: int, kind: str = "failed") -> None:
         """Let a job fail in all its attempts, the last one `ago_min` minutes ago."""
         at = self._now - ago_min * MINUTE_MS - runs * 5_000 - self._rng.randrange(30_000)
         self._past.enqueue([call], at)

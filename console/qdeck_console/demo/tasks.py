@@ -14,6 +14,8 @@ import qdeck
 from qdeck_console.demo import names
 
 app = qdeck.App(os.environ.get("QDECK_URL", "redis://127.0.0.1:6379"), queue=names.MAIL)
+PARTNER_IS_UP: Final = "QDECK_DEMO_PARTNER_IS_UP"
+"""The variable with which the partner that is down by default accepts deliveries."""
 _SLOW_PARTNER: Final = 0.12  # of the deliveries that take too long
 
 
@@ -47,7 +49,7 @@ async def deliver_webhook(endpoint: str, event: str, body: str) -> None:
     """Deliver an event to a partner; one partner is down, some are slow, some events are broken."""
     fate = random.random()  # noqa: S311 - a share, no secret
     await asyncio.sleep(random.uniform(0.05, 0.3))  # noqa: S311 - a pace, no secret
-    if "globex" in endpoint:
+    if "globex" in endpoint and not os.environ.get(PARTNER_IS_UP):
         refuse(endpoint)
     if fate < _SLOW_PARTNER:
         await asyncio.sleep(60)

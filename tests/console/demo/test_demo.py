@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from qdeck.admin import ADAPTERS, Writer
 from qdeck.testing import Past
 from qdeck_console.demo import names
+from qdeck_console.demo.incidents import INCIDENTS, Watch
 from qdeck_console.demo.others import seed_others, writers
 from qdeck_console.demo.run import Demo
 from qdeck_console.demo.schedules import seed_schedules
@@ -175,16 +177,45 @@ def test_even_a_killed_demo_leaves_no_process(make_process: Callable[..., Python
     assert not alive
 
 
-def test_without_a_terminal_the_console_of_the_demo_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    code = "from qdeck_console.demo import run; run(False, None)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "there is no terminal" in done.stderr
+def test_without_a_terminal_it_prints_the_url_the_status_and_a_frame(
+    make_process: Callable[..., PythonProcess], tmp_path: Path
+) -> None:
+    process = make_process("-m", "qdeck_console", "demo", "--seconds", "2", env={"TMPDIR": str(tmp_path)})
+    assert process.wait() == 0
+    text = "\n".join(process.stdout)
+    assert text.startswith("redis://127.0.0.1:")
+    assert re.search(r"^unhealthy +redis://", text, re.MULTILINE), "the status"
+    assert "1 Queues" in text, "the frame"
+    assert "Open the console in a terminal: qdeck --url redis://127.0.0.1:" in text
     assert list(tmp_path.glob("qdeck-*")) == []
+
+
+def test_each_incident_is_solved_by_what_its_goal_names() -> None:
+    with contextlib.ExitStack() as stack:
+        for number, incident in enumerate(INCIDENTS, 1):
+            demo = stack.enter_context(Demo(incident=incident))
+            with Writer(demo.url, adapters=ADAPTERS) as deck, Watch(demo.url, incident) as watch:
+                assert not incident.is_solved(deck), number
+                last_moment = time.monotonic() + 60
+                solve(number, deck, demo.url, stack)
+                while not watch.result.startswith("Solved in "):
+                    assert time.monotonic() < last_moment, (number, deck.snapshot().queues)
+                    time.sleep(0.1)
+            stack.pop_all().close()
+
+
+def solve(number: int, deck: Writer, url: str, stack: contextlib.ExitStack) -> None:
+    """Do what an operator would do."""
+    if number == 1:
+        deck.apply(deck.plan("retry", names.WEBHOOKS, where="payload.0:*globex*"))
+    elif number == 2:
+        deck.resume(names.BILLING)
+    elif number == 3:
+        command = [sys.executable, "-m", "qdeck_console", "--url", url, "worker", "qdeck_console.demo.tasks:app"]
+        worker = subprocess.Popen([*command, "-q", names.IMPORTS], env={**os.environ, "QDECK_URL": url})
+        stack.callback(worker.wait)
+        stack.callback(worker.terminate)
+    elif number == 4:
+        deck.apply(deck.plan("requeue", "scheduler", stuck=True))
+    else:
+        deck.apply(deck.plan_purge(["dead_too_old"]))
