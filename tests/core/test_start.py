@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from qdeck import __version__
 from qdeck.admin import Writer
+from qdeck_console.demo.others import seed_others
 
 if TYPE_CHECKING:
     import redis
@@ -17,6 +18,9 @@ LATE = (
     "qdeck._operations.new_jobs",
     "qdeck.adapters.changes",
     "qdeck.adapters.native.job",
+    "qdeck.adapters.plans",
+    "qdeck._model.masked_commands",
+    "qdeck._model.masked_text",
     "qdeck._operations",
     "croniter",
     "zoneinfo",
@@ -24,6 +28,7 @@ LATE = (
 
 
 def test_a_deck_that_looks_loads_only_what_looking_needs(url: str) -> None:
+    seed_others(url, 1)
     code = f"""
 import sys
 from qdeck.admin import Reader

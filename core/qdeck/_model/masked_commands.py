@@ -84,8 +84,6 @@ def _masked(text: str, pattern: re.Pattern[str]) -> str:
 
 def mask_words(words: list[Any]) -> dict[int, str]:
     """Return the words of a command line that have a password, by their places and as they are shown."""
-    if len(words) < 2 or type(words[0]) is not str:
-        return {}
     named = " ".join(word.rpartition("/")[2] for word in words[:_FIRST] if type(word) is str and len(word) < _LONGEST)
     found: dict[int, str] = {}
     for tool, program, flag, before in _BY_WORD:

@@ -69,8 +69,9 @@ def mask_text(text: str) -> str:
     """Return a text with the passwords of its URLs and the values after well-known names masked."""
     if len(text) < _LONG and text.isalnum():
         return text
-    # The patterns are made when the first text needs them: `qdeck status` shows none.
-    if "://" in text or "sig=" in text:
+    # The patterns are made when the first text needs them: `qdeck status` shows none. A URL hides a login before its
+    # `@`, or a value behind a `=`.
+    if ("://" in text and ("@" in text or "=" in text)) or "sig=" in text:
         from qdeck._model.masked_text import mask_urls
 
         text = mask_urls(text)

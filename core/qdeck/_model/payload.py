@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 from qdeck._engine import codec
-from qdeck._model.masked_commands import mask_words
 from qdeck._model.masking import mask_label, mask_text, may_hold_secrets
 from qdeck._model.secret_names import MASK, is_secret, is_secret_field, is_secret_flag
 
@@ -44,7 +43,7 @@ _HEADER: Final = re.compile(
 
 def whole_text(text: str) -> str:
     """Return a text with halves of characters, which JSON can contain, written as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def shown_text(value: Any) -> str | None:
@@ -121,8 +120,11 @@ def _mask_list(items: list[Any], depth: int) -> list[Any]:
             found[at] = MASK
     if len(items) == 2 and type(items[0]) is str and type(items[1]) is str and _HEADER.fullmatch(items[0]):
         found[1] = MASK
-    for at, word in mask_words(items).items():
-        found[at] = word
+    if len(items) > 1 and type(items[0]) is str:
+        from qdeck._model.masked_commands import mask_words  # its patterns take long to make
+
+        for at, word in mask_words(items).items():
+            found[at] = word
     if items and all(type(item) is list and len(item) == 2 and type(item[0]) is str for item in items):
         # Pairs of names and values: how some write a table.
         found = [

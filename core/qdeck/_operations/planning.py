@@ -16,6 +16,7 @@ import msgspec
 from qdeck._engine.job_ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._filter import parse
+from qdeck._model.payload import whole_text
 from qdeck._model.queue_ref import Feature, has_feature
 from qdeck._model.reasons import SkipCode
 from qdeck._model.values import NATIVE, QueueRef
@@ -34,7 +35,7 @@ from qdeck._settings.limits import used_rules
 from qdeck._settings.purge_rules import PURGE_RULES, Takes
 from qdeck._task_options import read_priority
 from qdeck.adapters.model import NO_QUEUE
-from qdeck.adapters.plans import PlanEntry, Search, shown
+from qdeck.adapters.plans import PlanEntry, Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -325,5 +326,5 @@ class _Making:
             kept.append(row)
             age, reason = (row.age_s, search.reason(row)) if why is None else why
             ages.append(age)
-            reasons.append(shown(reason))
+            reasons.append(whole_text(reason))
         return kept, ages, reasons

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qdeck._errors import InvalidOption, UsageError
+from qdeck._model.payload import whole_text
 from qdeck._model.values import QueueRef
 from qdeck._model.words import Verb
 from qdeck._settings.limits import Limits
-from qdeck.adapters.plans import Context, shown
+from qdeck.adapters.plans import Context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ class Places:
     @property
     def refs(self) -> list[QueueRef]:
         """All of them. Raise for a name that is not text, because a plan is text."""
-        return [QueueRef(adapter.name, shown(queue)) for adapter, queue in self.queues]
+        return [QueueRef(adapter.name, whole_text(queue)) for adapter, queue in self.queues]
 
     @property
     def adapters(self) -> list[Adapter]:

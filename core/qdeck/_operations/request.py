@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from qdeck._model.payload import whole_text
 from qdeck._model.reasons import Skip
 from qdeck._model.values import NATIVE, QueueRef, State
 from qdeck._model.words import Verb
 from qdeck._operations.model import PLAN_LIFE_MS, PlanTail
 from qdeck._settings.limits import Limits
 from qdeck.adapters.model import NO_QUEUE
-from qdeck.adapters.plans import PlanTotals, shown
+from qdeck.adapters.plans import PlanTotals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +103,10 @@ class PlanTally:
         """Record a job that was named and is skipped."""
         if len(self.skipped) < MOST_SKIPS:
             # A plan is text: bytes of an id that are not text are escaped.
-            skip = Skip(id=shown(job_id), code=code, queue=shown(queue.name), adapter=queue.adapter, data=shown(data))
+            skip = Skip(
+                id=whole_text(job_id), code=code, queue=whole_text(queue.name), adapter=queue.adapter,
+                data=whole_text(data),
+            )  # fmt: skip
             self.skipped.append(skip)
 
     def name(self, queue: QueueRef, pages: Pages) -> None:

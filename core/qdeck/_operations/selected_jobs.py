@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from qdeck._model.payload import whole_text
 from qdeck._model.reasons import Skip, SkipCode
 from qdeck._model.values import JobRecord, QueueRef, State
 from qdeck._operations.planfile import PlanWriter
@@ -14,7 +15,6 @@ from qdeck._operations.planning import build
 from qdeck._operations.request import PlanRequest
 from qdeck.adapters.model import Seen
 from qdeck.adapters.native.editing import difference
-from qdeck.adapters.plans import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def plan(
 def _place(job: JobRecord) -> Place:
     """Return what identifies a job: in other adapters ids may repeat, and the version of an entry identifies it."""
     seen = getattr(job, "seen", None)
-    return job.ref, shown(job.id), seen.mark if isinstance(seen, Seen) else ""
+    return job.ref, whole_text(job.id), seen.mark if isinstance(seen, Seen) else ""
 
 
 def _compare(plan: Plan, seen: dict[Place, JobRecord], adapters: Adapters) -> tuple[list[PlanEntry], list[Skip]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import msgspec
 
+from qdeck._model.payload import whole_text
 from qdeck._model.reasons import Caution, SkipCode
 from qdeck._model.values import NO_STATE, State
 from qdeck._model.words import Verb
@@ -13,7 +14,7 @@ from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import ALL, Entry, Kind, Part, Skipped
 from qdeck.adapters.paging import Listed
-from qdeck.adapters.plans import Pages, StuckJob, Weighed, shown
+from qdeck.adapters.plans import Pages, StuckJob, Weighed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +146,7 @@ def weigh(
 ) -> Program[Weighed]:
     """Return the change for each entry, or why it is skipped."""
     weighed = Weighed(
-        ids=[shown(entry.id) for entry in entries], versions=[_version(adapter, entry) for entry in entries],
+        ids=[whole_text(entry.id) for entry in entries], versions=[_version(adapter, entry) for entry in entries],
         bytes=[len(entry.body or entry.seen.member) for entry in entries],
     )  # fmt: skip
     effects: list[str] = []
@@ -164,7 +165,7 @@ def weigh(
                 entry.queue.encode()
             except UnicodeEncodeError:
                 skipped[at] = SkipCode.QUEUE_NOT_TEXT, ""
-            effects.append(shown(change.effect))
+            effects.append(whole_text(change.effect))
             if change.caution is not None:
                 cautions[msgspec.structs.replace(change.caution, adapter=adapter.name)] = None
     weighed.effects, weighed.skipped, weighed.cautions = effects, skipped, tuple(cautions)

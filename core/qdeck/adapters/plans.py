@@ -25,11 +25,6 @@ MOST_STARTING: Final = 1000  # dependents that are read for a plan
 _NAMED: Final = 3  # of them
 
 
-def shown(name: str) -> str:
-    """Return a name as text; bytes that are not text are escaped."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
 class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One job of a plan; its `version` is compared before it is changed.
 

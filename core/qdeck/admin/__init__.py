@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qdeck._model.payload import decode as decode_payload
     from qdeck._model.payload import mask as mask_payload
     from qdeck._model.payload import read as read_payload
+    from qdeck._model.payload import whole_text as shown
     from qdeck._model.queue_ref import Feature, QueueRef, has_feature
     from qdeck._model.ranking import finding_rank
     from qdeck._model.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.native.queue_details import CloseUp, Spread
     from qdeck.adapters.native.records import MOST_SHOWN
     from qdeck.adapters.native.walk import Needs, Walk
-    from qdeck.adapters.plans import PlanEntry, StuckJob, shown
+    from qdeck.adapters.plans import PlanEntry, StuckJob
     from qdeck.adapters.search import IdSearch
     from qdeck.admin._reader import AsyncReader, Reader
     from qdeck.admin._writer import AsyncWriter, Writer
@@ -265,7 +266,7 @@ _HOMES: Final = {
         "Check JobFailure Finding JobLocation HistoryEvent JobDetail JobRecord Page Pause QueueRow QueueSettings "
         "ServerInfo Snapshot Totals WorkerRow"
     ),
-    "qdeck._model.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
+    "qdeck._model.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read shown=whole_text",
     "qdeck._operations.new_jobs": "new_job",
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._model.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
@@ -289,7 +290,7 @@ _HOMES: Final = {
     "qdeck._operations.activity": "new_activity=make",
     "qdeck._operations.applying": "Tally",
     "qdeck.adapters.native.queue_details": "CloseUp Spread",
-    "qdeck.adapters.plans": "PlanEntry StuckJob shown",
+    "qdeck.adapters.plans": "PlanEntry StuckJob",
     "qdeck.adapters.groups": "CountedGroup Gathering Group Groups PART_MS",
     "qdeck.adapters.native.groups": "GroupWalk",
     "qdeck.adapters.native.dead_limits": "Headroom",

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from qdeck._model.payload import whole_text
 from qdeck.adapters import changes, discovery
 from qdeck.adapters.entry_plans import build_changes
 from qdeck.adapters.model import NO_QUEUE, Outcome, Retried, Skipped
 from qdeck.adapters.paging import every
-from qdeck.adapters.plans import Context, Search, shown
+from qdeck.adapters.plans import Context, Search
 from qdeck.admin import Entry, Limits, Seen, State, Verb, Writer, make_adapter, parse
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ class Conformance:
             change = self.built(writer, adapter, Verb.RETRY, entry)
             if change is None:
                 continue
-            one = Retried(id=shown(entry.id), seen=entry.seen.shortened(member=adapter.short_plans), since_ms=now)
+            one = Retried(id=whole_text(entry.id), seen=entry.seen.shortened(member=adapter.short_plans), since_ms=now)
             [done] = writer.write(changes.apply(self.adapter, f"r{number}", [change]))
             if not done.done:
                 continue

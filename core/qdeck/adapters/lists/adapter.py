@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from qdeck._list_names import BUILT_IN, LONGEST, SUFFIX, ListNames, glob_of, tags_of
+from qdeck._model.payload import whole_text
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import QueueRow, State
 from qdeck._model.words import Verb
@@ -37,7 +38,6 @@ from qdeck.adapters.model import (
     change_each,
     short,
 )
-from qdeck.adapters.plans import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -260,7 +260,7 @@ def _tags(tags: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 
 def _id(member: bytes) -> str:
-    return shown(message_facts.read(member).id or short(member))
+    return whole_text(message_facts.read(member).id or short(member))
 
 
 def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[str]]]:
