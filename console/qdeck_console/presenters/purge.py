@@ -15,7 +15,7 @@ from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, columns, q
 from qdeck_console.text import cut_end, safe_text, width, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from qdeck.admin import Plan, QueueRef, QueueRow, Share
     from qdeck_console.format import Line, Piece
@@ -106,10 +106,12 @@ def weight(rule: str, row: QueueRow) -> int:
 class DryRun:
     """The progress of a dry run: sums alone, as there may be ten thousand queues for each rule."""
 
-    def __init__(self, rules: tuple[str, ...], queues: Mapping[QueueRef, QueueRow]) -> None:
-        self.rules, self._queues = rules, queues
+    def __init__(self, rules: tuple[str, ...], queues: Iterable[QueueRow]) -> None:
+        self.rules = rules
         self._counted = [rule for rule in rules if is_counted(rule)]
-        self._total = sum(weight(rule, row) for row in queues.values() for rule in self._counted) or 1
+        # Not the rows, which would outlive their snapshot by minutes.
+        self._weights = {row.ref: tuple(weight(rule, row) for rule in self._counted) for row in queues}
+        self._total = sum(map(sum, self._weights.values())) or 1
         self._weight = 0
         self._finished: Counter[str] = Counter()
         self.started = time.monotonic()
@@ -118,10 +120,9 @@ class DryRun:
 
     def finish(self, queue: QueueRef, rule: str) -> None:
         """Note that a rule has been through a queue."""
-        row = self._queues.get(queue)
-        if row is not None:
+        if rule in self._counted and queue in self._weights:
             self._finished[rule] += 1
-            self._weight += weight(rule, row)
+            self._weight += self._weights[queue][self._counted.index(rule)]
 
     @property
     def share(self) -> float:
@@ -130,7 +131,7 @@ class DryRun:
 
     def is_over(self, rule: str) -> bool:
         """Whether a rule has been through every queue; where they are not counted, not before the end of the run."""
-        return rule in self._counted and self._finished[rule] >= len(self._queues)
+        return rule in self._counted and self._finished[rule] >= len(self._weights)
 
 
 def is_counted(rule: str) -> bool:

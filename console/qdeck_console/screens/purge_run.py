@@ -253,7 +253,7 @@ class PurgeWork:
         snapshot = self.snapshot
         rules = self.on()
         queues = snapshot.queues if snapshot is not None else ()
-        self.dry = DryRun(rules, {row.ref: row for row in queues if row.has(Feature.PURGE)})
+        self.dry = DryRun(rules, [row for row in queues if row.has(Feature.PURGE)])
         self.plan, self.index, self.result, self._found = None, None, None, Shares()
         self.console.operator.run(self._dry_run(self.dry, shared), "dry run")
 

@@ -83,7 +83,7 @@ async def test_while_a_dry_run_goes_on_the_footer_says_why_nothing_can_be_applie
         screen = app.screen
         assert isinstance(screen, PurgeScreen)
         app.theme = "qdeck-ink"  # in sixteen colours keys that cannot act are left out
-        screen.work.dry = DryRun(("done_too_old",), {})
+        screen.work.dry = DryRun(("done_too_old",), ())
         app.operator.work = Work("dry run", started=0.0, done=500)
         screen.remove_class("-rules")
         screen.redraw()
