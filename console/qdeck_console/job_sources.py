@@ -141,9 +141,9 @@ class SearchSource(JobSource):
     async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
         """The next matches and how many were looked at until now; None at the end."""
 
-    def _keep(self, found: Sequence[str | JobRecord]) -> None:
-        """Add matches to those that can be scrolled through."""
-        self._found += found[: max(0, self.most - len(self._found))]
+    def _with(self, found: Sequence[str | JobRecord]) -> list[str | JobRecord]:
+        """Return the matches until now and these, in the order of the list."""
+        return [*self._found, *found]
 
     async def _look(self, enough: int) -> None:
         started = time.monotonic()
@@ -157,7 +157,7 @@ class SearchSource(JobSource):
             passed = time.monotonic() - started
             if part is not None:
                 self._count += len(part[0])
-                self._keep(part[0])
+                self._found = self._with(part[0])[: self.most]
                 self._scanned = max(self._scanned, part[1]) if self._exact else part[1]
             if part is None or not self._exact:  # until the first search is over, what was found so far is shown
                 self._shown, self._total = self._found, self._count
@@ -253,12 +253,12 @@ class Foreign(SearchSource):
         whole = self._exact and self._total == len(self._shown)
         return [not whole or job.key in keys for job in jobs]
 
-    def _keep(self, found: Sequence[str | JobRecord]) -> None:
+    def _with(self, found: Sequence[str | JobRecord]) -> list[str | JobRecord]:
+        every = [*self._found, *found]
         if not newest_first(self.state, self.newest):
-            super()._keep(found)
-            return
-        known = {job.key: job for job in (*self._found, *found) if isinstance(job, JobRecord)}
-        self._found = [*sorted(known.values(), key=lambda job: -job.moment_ms)[: self.most]]
+            return every
+        known = {job.key: job for job in every if isinstance(job, JobRecord)}
+        return [*sorted(known.values(), key=lambda job: -job.moment_ms)]
 
     async def _restart(self) -> None:
         self._cursor: str | None = None

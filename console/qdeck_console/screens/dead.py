@@ -19,6 +19,7 @@ from qdeck_console.presenters.dead import Alike, ListedDead
 from qdeck_console.presenters.jobs import range_words
 from qdeck_console.presenters.line_parts import name_parts, unread_words
 from qdeck_console.presenters.payload import shared_columns
+from qdeck_console.screens import export
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, BackStep, back
 from qdeck_console.screens.job_actions import why_not_act
@@ -375,7 +376,7 @@ class DeadScreen(JobListScreen[ListedDead]):
     def to_export(self) -> Export:
         """Return the details of the jobs, named by their group where it is one."""
         everything = self.everything()
-        found = super().to_export()
+        found = export.of_jobs(self.console, *self.to_write())
         if everything is None or not everything[0].queues or self.group is None:
             return found
         where = " ▸ ".join(name_parts(self.group.ref, naming=self.naming))
