@@ -46,8 +46,8 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: int | No
     Lists the queues and asks. Without a terminal it needs --yes.
 
     Removes the idle queues of TASK_ID and lists those in use. A queue with a waiting reader is never removed, and
-    neither is one that was used within --idle seconds. Lists that other programs registered in task_queues:TASK_ID
-    are removed, too.
+    neither is one that was used within --idle seconds. Lists that other programs registered in task_queues:TASK_ID,
+    or named after the task, are removed, too.
 
     --orphans selects temporary queues of qdeck.messages that are not registered. With --adapter lists it also selects
     lists of other programs: those in a task_queues:TASK_ID that has no time to live or more than 24h, and those whose
@@ -145,7 +145,7 @@ def _shape(report: CleanReport) -> dict[str, Any]:
 
 def _print(report: CleanReport, task_id: str | None, idle: int | None) -> None:
     if task_id is not None and not report.samples:
-        note(f"qdeck: task {task_id} has no temporary queues")
+        note(f"qdeck: task {task_id} has no temporary queues; qdeck find {task_id} lists its messages in other queues")
         return
     if task_id is None and not report.samples and "lists" not in settings().adapters:
         note("qdeck: lists of other programs are left out; --adapter lists includes them")

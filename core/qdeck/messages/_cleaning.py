@@ -101,10 +101,10 @@ class Cleaning(ABC):
 
 
 class TaskCleaning(Cleaning):
-    """The queues of a task: those that are registered, and the lists of its `task_queues:` set.
+    """The queues of a task: those that are registered, the lists of its `task_queues:` set, and those named after it.
 
-    `within` limits it to names for which it returns true. `is_end`: the task's service ends it, so what holds unread
-    messages is copied, or stays.
+    `within` limits it to names for which it returns true, of those that are registered or in the set. `is_end`: the
+    task's service ends it, so what holds unread messages is copied, or stays.
     """
 
     event = "cleaned"
@@ -118,14 +118,25 @@ class TaskCleaning(Cleaning):
         self._within, self._needs_copy = within, is_end
         self._registered, self._lists = registered, lists
         self._names: list[str] | None = None
+        self._cursor: Any = 0
+        self._has_named = within is not None or not lists
+        self._has_set = False
+        self._named: set[str] = set()
         self._seen: set[str] = set()
 
     def _slice(self) -> Program[bool]:
         if self._names is None:
             self._names = (yield from self._listed()) if self._lists else []
+            self._has_set = bool(self._names)
         if self._names:
             names, self._names = self._names[:SLICE], self._names[SLICE:]
             yield from self._take(names, any_list=True, task_set=task_lists.set_of(self.task))
+        elif not self._has_named:
+            self._cursor, found = yield from task_lists.find_named(self._cursor, self.task)
+            names = [name for name in dict.fromkeys(found) if name not in self._seen]
+            self._has_named = not self._cursor
+            self._named.update(names)
+            yield from self._take(names, any_list=True)
         elif not self._registered:
             return False
         else:
@@ -137,6 +148,11 @@ class TaskCleaning(Cleaning):
         self._seen.update(names)
         self.report.scanned = len(self.report.samples)
         return True
+
+    def _cause(self, name: str) -> str:
+        if name not in self._named:
+            return ""
+        return f"named after the task, not in task_queues:{self.task}" if self._has_set else why_orphaned(self.task, -2)
 
     def _listed(self) -> Program[list[str]]:
         """Return the names in the set of the task; for an operator, report and skip those of qdeck."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from qdeck._errors import LayoutMismatch, NotAllowed
 from qdeck._list_names import why_orphaned
 from qdeck._redis import reads
+from qdeck._redis.commands import glob_of
 from qdeck.messages._names import task_of, temporary_name
 from qdeck.messages._registry import raw_task
 
@@ -46,6 +47,14 @@ def find_sets(cursor: Any) -> Program[tuple[Any, list[TaskSet]]]:
         if isinstance(ttl, int) and ttl != -2
     ]
     return 0 if following in (0, b"0") else following, found
+
+
+def find_named(cursor: Any, task: str) -> Program[tuple[Any, list[str]]]:
+    """Scan the next keys for lists that are named after a task. A cursor of 0 is the end."""
+    glob = b"*:" + glob_of(raw_task(task))
+    following, keys = yield (b"SCAN", cursor, b"MATCH", glob, b"COUNT", COUNT, b"TYPE", b"list")
+    names = [key.decode() for key in keys if is_of_others(key)]
+    return 0 if following in (0, b"0") else following, [name for name in names if task_of(name) == task]
 
 
 def set_of(task: str) -> bytes:

@@ -193,3 +193,42 @@ def test_lists_of_a_task_whose_set_does_not_end_in_time_are_orphans(
         assert deck.undo(done["batch"]).restored == 2
     raw.sadd("task_queues:77", "execution:gone:free:77")  # the name of a list that was not there
     assert values(raw) == before
+
+
+def test_a_task_is_looked_up_as_find_does_it(url: str, raw: redis.Redis, ask: Callable[..., Any]) -> None:
+    """`find` showed the list of a task whose set had expired, and `clean` denied that there was one."""
+    raw.rpush("execution:callback:free:13579", "{}")
+    raw.rpush("execution:callback:free:2:13579", "another task, whose id ends with this one")
+    raw.rpush("shop:dev:mail:callbacks:13579", "a callback, which is not named after a task")
+    before = values(raw)
+    assert [one["queue"] for one in ask("find", "13579")] == ["execution:callback:free:*"]
+    dry = ask("clean", "13579", "--idle", "0", "--dry-run")
+    assert [(one["queue"], one["outcome"], one["cause"]) for one in dry["queues"]] == [
+        ("execution:callback:free:13579", "would_remove", "task_queues:13579 expired, or was never made")
+    ]
+    found = ask("clean", "13579", "--idle", "0", "--yes")
+    assert (found["applied"], raw.exists("execution:callback:free:13579")) == (1, 0)
+    with Writer(url) as deck:
+        deck.undo(found["batch"])
+    assert values(raw) == before
+
+
+def test_lists_of_other_tiers_of_a_task_go_with_it(raw: redis.Redis, ask: Callable[..., Any]) -> None:
+    """A task whose tier changed has lists that its set does not name: they were not mentioned."""
+    fill(raw)
+    raw.rpush("execution:agent_run:enterprise:77", "e")
+    dry = ask("clean", "77", "--idle", "0", "--dry-run")
+    causes = {one["queue"]: one["cause"] for one in dry["queues"] if one["outcome"] == "would_remove"}
+    assert causes == {
+        "execution:agent_run:free:77": "", "execution:callback:free:77": "",
+        "execution:agent_run:enterprise:77": "named after the task, not in task_queues:77",
+    }  # fmt: skip
+    assert raw.exists(*causes) == 3
+    assert ask("clean", "77", "--idle", "0", "--yes")["applied"] == 3
+    assert raw.exists(*causes, "task_queues:77") == 0
+
+
+def test_a_task_without_queues_is_referred_to_find(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["clean", "corr123", "--dry-run", "--url", url])
+    told = capsys.readouterr().err
+    assert "task corr123 has no temporary queues; qdeck find corr123 lists its messages in other queues" in told
