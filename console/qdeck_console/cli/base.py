@@ -207,6 +207,11 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         ctx.meta[f"{_META}{param.name}"] = value
 
 
+def _set_ascii(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        os.environ["QDECK_ASCII"] = "1"
+
+
 def shared_options() -> list[click.Parameter]:
     """Return the options that every command takes."""
 
@@ -242,6 +247,13 @@ def shared_options() -> list[click.Parameter]:
         ),
         option("--layout", "adapter", metavar="NAME", multiple=True, hidden=True, help="The same as --adapter."),
         option("--json", "as_json", is_flag=True, help="Write JSON to stdout."),
+        click.Option(
+            ["--ascii"],
+            is_flag=True,
+            expose_value=False,
+            callback=_set_ascii,
+            help="Draw with ASCII characters only; also QDECK_ASCII=1.",
+        ),
     ]
 
 
@@ -365,7 +377,7 @@ class VerbGroup(CommandHelp, click.Group):
             word = args[at]
             if word in _TAKE_A_VALUE:
                 at += 2
-            elif word == "--json" or word.startswith(tuple(f"{name}=" for name in _TAKE_A_VALUE)):
+            elif word in ("--json", "--ascii") or word.startswith(tuple(f"{name}=" for name in _TAKE_A_VALUE)):
                 at += 1
             else:
                 return word in self.commands or word in CONTEXT_SETTINGS["help_option_names"]
@@ -424,17 +436,3 @@ class LateGroup(CommandHelp, click.Group):
         for title, commands in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:{widest}}", about) for name, (_, about) in commands.items()])
-
-
-def _set_ascii(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value:
-        os.environ["QDECK_ASCII"] = "1"
-
-
-ascii_option = click.option(
-    "--ascii",
-    is_flag=True,
-    expose_value=False,
-    callback=_set_ascii,
-    help="Draw with ASCII characters only; also QDECK_ASCII=1.",
-)

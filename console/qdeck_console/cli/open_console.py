@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from qdeck_console.browser_mode import is_served
-from qdeck_console.cli.base import ascii_option, command, read_only_hint, settings
+from qdeck_console.cli.base import command, read_only_hint, settings
 from qdeck_console.startup import loading
 
 # Textual draws that often at most, and a key right after a frame waits for the next but one: a thirtieth of a second as
@@ -49,7 +49,6 @@ def open_console() -> int:
 
 
 @command("console", examples=("qdeck console", "qdeck console --context prod"))
-@ascii_option
 @click.pass_context
 def console(ctx: click.Context) -> None:
     """Open the console, as qdeck alone does."""
@@ -57,7 +56,6 @@ def console(ctx: click.Context) -> None:
 
 
 @command("demo", examples=("qdeck demo", "qdeck demo --incident 1", "qdeck demo --headless --seconds 60"))
-@ascii_option
 @click.option("--headless", is_flag=True, help="Print the URL and run without the console until SIGTERM.")
 @click.option(
     "--seconds",

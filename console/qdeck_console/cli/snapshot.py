@@ -8,7 +8,7 @@ import re
 
 import click
 
-from qdeck_console.cli.base import ascii_option, command, read_only_hint, settings, suggesting
+from qdeck_console.cli.base import command, read_only_hint, settings, suggesting
 from qdeck_console.cli.output import line
 
 THEMES = ("ink", "paper", "16")
@@ -49,7 +49,6 @@ class Size(click.ParamType[tuple[int, int]]):
     show_default=True,
     help="Colours of --svg: ink, paper or 16.",
 )
-@ascii_option
 @click.option("--svg", is_flag=True, help="Print SVG instead of text.")
 def snapshot(size: tuple[int, int], screen: str, theme: str, *, svg: bool) -> None:
     """Print one frame of the console, as text or SVG.

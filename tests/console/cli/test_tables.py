@@ -184,3 +184,18 @@ def test_the_base_install_draws_tables(scene: Scene, drawn: Callable[..., str]) 
     for command in ("status", "stuck", "health"):
         assert "stuck" in words(drawn(command, code=WITHOUT_CONSOLE + QDECK)), command
         assert "needs" not in words(drawn(command, code=WITHOUT_CONSOLE + QDECK)), command
+
+
+def test_ascii_is_an_option_of_every_command_and_of_qdeck_alone(
+    scene: Scene, url: str, drawn: Callable[..., str], terminal: Callable[..., Terminal]
+) -> None:
+    assert "…" in drawn("dead", "--group", columns=160)
+    for command in (("--ascii", "dead", "--group"), ("dead", "--ascii", "--group")):
+        seen = drawn(*command, columns=160)
+        assert "no such template .." in words(seen)
+        assert seen.isascii()
+    shown = terminal(QDECK, "--ascii", "--url", url, columns=120)
+    shown.wait_for(b"Queues")
+    shown.send(b"q")
+    assert shown.end() == 0
+    assert shown.output.isascii()
