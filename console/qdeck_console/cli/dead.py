@@ -13,7 +13,7 @@ from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
 from qdeck_console.cli.columns import Cell, TextColumn
 from qdeck_console.cli.job import edit_command
 from qdeck_console.cli.jobs import Cut
-from qdeck_console.cli.operate import act, act_options, check_filter, priority_option, where_option
+from qdeck_console.cli.operate import act, act_options, check_filter, id_option, priority_option, where_option
 from qdeck_console.cli.output import JsonList, age, dumps, moment, note, note_unread, number, table, write_text
 
 if TYPE_CHECKING:
@@ -187,9 +187,7 @@ def _quoted(text: str) -> str:
     "queue", shell_complete=suggesting("queues"), required=False, help="Only this queue. Default: all queues."
 )
 @where_option
-@click.option(
-    "--id", "ids", shell_complete=suggesting("jobs"), multiple=True, metavar="ID", help="Only this job; repeatable."
-)
+@id_option
 @kind_option
 @click.pass_context
 def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ...], kind: str | None) -> None:

@@ -10,7 +10,17 @@ from qdeck.admin import State, counted, local_time
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, read_priority, settings, suggesting
 from qdeck_console.cli.columns import TextColumn
-from qdeck_console.cli.operate import act, act_options, check_filter, in_states, own_states, state_option, where_option
+from qdeck_console.cli.operate import (
+    act,
+    act_options,
+    check_filter,
+    id_option,
+    in_states,
+    own_states,
+    state_option,
+    where_option,
+    with_ids,
+)
 from qdeck_console.cli.output import JsonList, age, dumps, note, number, table
 
 if TYPE_CHECKING:
@@ -43,8 +53,9 @@ jobs = VerbGroup(
 @click.argument("queue", shell_complete=suggesting("queues"), help="Queue: its name, ADAPTER/NAME, or one of its keys.")
 @state_option
 @where_option
+@id_option
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most this many. Default: all.")
-def list_jobs(queue: str, states: tuple[str, ...], where: str, limit: int | None) -> None:
+def list_jobs(queue: str, states: tuple[str, ...], where: str, ids: tuple[str, ...], limit: int | None) -> None:
     """List the jobs of a queue.
 
     The next job to run comes first, and of the jobs that ended the newest.
@@ -55,6 +66,7 @@ def list_jobs(queue: str, states: tuple[str, ...], where: str, limit: int | None
         # Read one more than is printed, to know whether there are more.
         most = None if limit is None else limit + 1
         queues, where = reader.narrowed(queue, in_states(where, states))
+        where = with_ids(where, reader.full_ids(queues, ids) if ids else ())
         found = (
             reader.jobs(*queues, state=own_states(states), where=where, limit=most)
             if queues

@@ -30,6 +30,10 @@ where_option = click.option(
     "--where", default="", metavar="FILTER", help="Only jobs that match, such as 'error:Timeout* age>2h'."
 )
 
+id_option = click.option(
+    "--id", "ids", shell_complete=suggesting("jobs"), multiple=True, metavar="ID", help="Only this job; repeatable."
+)
+
 
 def check_filter(where: str) -> None:
     """Raise for a filter that does not parse, with the place, before any request to the server."""
@@ -52,14 +56,7 @@ def act_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Queue: its name, ADAPTER/NAME, or one of its keys.",
         ),
         where_option,
-        click.option(
-            "--id",
-            "ids",
-            shell_complete=suggesting("jobs"),
-            multiple=True,
-            metavar="ID",
-            help="Only this job; repeatable.",
-        ),
+        id_option,
         click.option("--dry-run", is_flag=True, help="Print the plan and change nothing."),
         click.option("--yes", is_flag=True, help="Apply the plan without asking."),
         click.option("--apply", "plan_ref", metavar="PLAN", help="Apply this plan exactly: its id or its file."),
@@ -117,6 +114,15 @@ def in_states(where: str, states: Sequence[str]) -> str:
     if not states or own_states(states):
         return where
     return f"state:{','.join(states)}" + (f" ({where})" if where.strip() else "")
+
+
+def with_ids(where: str, ids: Sequence[str]) -> str:
+    """Return a filter, restricted to jobs of these ids."""
+    if not ids:
+        return where
+    escaped = (re.sub(r'(["\\*])', r"\\\1", job_id) for job_id in ids)
+    named = "id:" + ",".join(f'"{job_id}"' for job_id in escaped)
+    return f"{named} ({where})" if where.strip() else named
 
 
 def priority_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ from qdeck_console.cli.output import age, line, moment, note, safe, table, worst
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck.admin import Reader, ScheduleChange, ScheduleRow
+    from qdeck.admin import Reader, ScheduleChange, ScheduleRow, Writer
     from qdeck_console.cli.base import CommandOptions
 
 _NO_UNDO: Final = "this cannot be undone; qdeck activity keeps the old values"
@@ -161,7 +161,9 @@ def edit(ctx: click.Context, /, name: str, yes: bool, **options: Any) -> None:
 
     given = settings()
     with given.writer() as writer:
-        version = _find(writer, name).version or None
+        row = _find(writer, name)
+        _need_native(row, "change")
+        version = row.version or None
         rule = {key: options[key] for key in ("cron", "tz", "missed")} | _job(options)
         change = writer.edit_schedule(name, **rule, version=version, dry_run=True)
         if change.word == "changed":
@@ -187,6 +189,7 @@ def remove(ctx: click.Context, name: str, yes: bool) -> None:
     given = settings()
     with given.writer() as writer:
         row = _find(writer, name)
+        _need_native(row, "remove")
         is_removed = not row.cron or confirmed("Remove it?", f"{_words(row)}; {_NO_UNDO}", yes=yes)
         if is_removed:
             writer.remove_schedule(name)
@@ -209,6 +212,7 @@ def pause(name: str, reason: str) -> None:
 
     given = settings()
     with given.writer() as writer:
+        _need_native(_find(writer, name), "pause")
         changed = writer.enable_schedule(name, False, reason=reason)
         who = "" if changed else f" already {safe(pause_words(writer.schedule_pause(name)))}"
         _report(given, writer, name, f"paused{who}")
@@ -228,7 +232,9 @@ def resume(ctx: click.Context, name: str, yes: bool) -> None:
 
     given = settings()
     with given.writer() as writer:
-        stands = None if _find(writer, name).enabled else writer.schedule_pause(name)
+        row = _find(writer, name)
+        _need_native(row, "resume")
+        stands = None if row.enabled else writer.schedule_pause(name)
         if stands is not None and not may_lift("Resume it?", f"{name} was paused", stands, yes=yes):
             _report(given, writer, name, "paused")
             ctx.exit(NOT_CHANGED)
@@ -243,23 +249,29 @@ def resume(ctx: click.Context, name: str, yes: bool) -> None:
 def run(ctx: click.Context, name: str, yes: bool) -> None:
     """Run a schedule now.
 
-    The next scheduled run is unchanged. Asks first if it was paused with a reason or by another operator.
+    The next scheduled run is unchanged; of IFDB, the pending task runs now. Asks first if it was paused with a reason
+    or by another operator.
     """
     from qdeck_console.cli.asking import NOT_CHANGED, may_lift
 
     given = settings()
     with given.writer() as writer:
-        stands = None if _find(writer, name).enabled else writer.schedule_pause(name)
+        row = _find(writer, name)
+        stands = None if row.enabled else writer.schedule_pause(name)
         if stands is not None and not may_lift("Run it?", f"{name} was paused", stands, yes=yes):
             if given.as_json:
                 write_json({**documents.schedule(_find(writer, name)), "id": None})
             ctx.exit(NOT_CHANGED)
-        job_id = writer.run_schedule(name)
+        is_due = row.adapter is not None and not _run_pending(writer, row)
+        job_id = row.last_id if row.adapter is not None else writer.run_schedule(name)
         row = _find(writer, name)
     if given.as_json:
         write_json({**documents.schedule(row), "id": job_id})
     else:
-        line(safe(job_id))
+        line(safe(str(job_id)))
+    if is_due:
+        note(f"qdeck: nothing was changed: the task of {name!r} is due, and a worker of {row.adapter} runs it next")
+        ctx.exit(NOT_CHANGED)
 
 
 def _job(options: dict[str, Any]) -> dict[str, Any]:
@@ -281,6 +293,26 @@ def _find(reader: Reader, name: str) -> ScheduleRow:
     from qdeck.admin import ScheduleRow
 
     return next((row for row in reader.schedules() if row.name == name), ScheduleRow(name=name))
+
+
+def _need_native(row: ScheduleRow, verb: str) -> None:
+    """Raise for a schedule of another system: there, the rule is a field of the task that runs next."""
+    from qdeck import UsageError
+
+    if row.adapter is not None:
+        raise UsageError(
+            f"{row.adapter} cannot {verb} a schedule: the rule of {row.name!r} is in its pending task {row.last_id}",
+            hint=f"To stop it: qdeck bury {row.adapter} --where state:pending --id '{row.last_id}'. "
+            "A retry starts it again.",
+        )
+
+
+def _run_pending(writer: Writer, row: ScheduleRow) -> bool:
+    """Run the pending job of a schedule of another system now; return whether that changed anything."""
+    from qdeck.admin import QueueRef
+
+    plan = writer.plan("run", str(QueueRef(str(row.adapter), row.queue)), ids=[str(row.last_id)])
+    return bool(plan.count and writer.apply(plan).applied)
 
 
 def _report(given: CommandOptions, reader: Reader, name: str, word: str) -> None:

@@ -40,8 +40,9 @@ def ifdb(raw: Any) -> None:
         ("ImportGames", "games.tasks.game_importer.ImportGames", "0 */6 * * *", 130),
         ("FetchFeeds", "core.feedfetcher.FetchFeeds", "*/30 * * * *", -3),
     ):
-        due = (now + timedelta(minutes=minutes)).isoformat()
-        _task(page, name, function, cron=cron, scheduled_time=due, priority=50)
+        due = now + timedelta(minutes=minutes)
+        times = {"enqueue_time": (due - timedelta(hours=3)).isoformat(), "scheduled_time": due.isoformat()}
+        _task(page, name, function, cron=cron, priority=50, **times)
 
 
 def scheduler(raw: Any) -> None:

@@ -75,6 +75,7 @@ def recurring(page: IfdbWriter, name: str, due_s: float, **facts: Any) -> None:
     task = json.loads(page.client.hget("ifdb:task_data", name))
     due = datetime.now(UTC) + timedelta(seconds=due_s)
     task |= {"cron": "*/30 * * * *", "scheduled_time": due.isoformat(), "module": "core.feedfetcher"}
+    task["enqueue_time"] = (due - timedelta(hours=3)).isoformat()
     page.client.hset("ifdb:task_data", name, json.dumps(task | facts))
 
 

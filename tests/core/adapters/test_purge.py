@@ -308,13 +308,13 @@ def test_ifdb_keeps_what_others_wait_for(deck: Writer, raw: redis.Redis) -> None
     raw.hset("ifdb:task_data", "child", json.dumps(waits))
     raw.zadd("ifdb:task_queue", {"child": 1})
     before = values(raw)
-    entries = plan_of(deck)
+    entries = plan_of(deck, "task_too_old")
     assert {(entry.id, entry.rule, entry.verb) for entry in entries.values()} == {("free", "task_too_old", "discard")}
-    plan = deck.plan_purge(read_rules(()))
+    plan = deck.plan_purge(read_rules(("task_too_old",)))
     raw.hset("ifdb:task_data", "late", json.dumps(waits | {"id": "late", "dependency": "free"}))
     assert deck.apply(plan).applied == 0  # one came that waits for it
     raw.hdel("ifdb:task_data", "late")
-    assert purged(deck) == 1
+    assert purged(deck, "task_too_old") == 1
     assert not raw.hexists("ifdb:task_data", "free")
     deck.undo()
     assert values(raw) == before

@@ -16,7 +16,7 @@ from qdeck._model.payload import shown_text
 from qdeck._model.queue_ref import QueueRef
 from qdeck._model.reasons import CapabilityCode, Stuck, StuckCode
 from qdeck._model.values import QueueRow, State
-from qdeck._model.words import Unreadable, Verb
+from qdeck._model.words import Unreadable, UnreadableCode, Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
@@ -186,15 +186,32 @@ class Ifdb(Adapter):
         return (yield from _needed()) if verb == Verb.DISCARD else set()
 
     def rules(self, queue: str) -> Sequence[Rule]:
-        """Return the rule for tasks that succeeded long ago and have no dependents, as in TaskQueueCleanup."""
+        """Return the rules for tasks that succeeded long ago and have no dependents, and for broken records."""
         from qdeck.adapters.plans import Rule
 
         return (
+            Rule(
+                name="broken_entries", states=(State.READY, State.DEAD), verb=Verb.DISCARD, reason="{problem}",
+                test=lambda entry, _now, _needed: entry.problem is not None,
+            ),
             Rule(
                 name="task_too_old", states=(State.DONE,), verb=Verb.DISCARD, setting="max_task_age",
                 reason="done for {age} (limit {limit})", test=lambda entry, _, needed: entry.id not in needed,
             ),
         )  # fmt: skip
+
+    def unreadable(
+        self, rows: Sequence[QueueRow], notices: list[str]
+    ) -> Program[list[tuple[Unreadable, QueueRef | None]]]:
+        """Return the records that cannot be read: its worker stops at one that is queued."""
+        tasks = yield from reads.scan_hash(DATA, most=MOST_COUNTED)
+        broken = sorted(text_of(name) for name, value in tasks.items() if read_task(value) is None)
+        if not broken:
+            return []
+        of = Unreadable(
+            code=UnreadableCode.GARBAGE, what="record", count=len(broken), key=text_of(DATA), first=broken[0]
+        )
+        return [(of, QueueRef(self.name, NAME))]
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Return the outcomes from the records; a task with fewer retries left than a retry gives has failed since."""
@@ -334,7 +351,7 @@ def _schedule(raw_id: bytes, task: dict[str, Any], now: int) -> ScheduleRow | No
     cron = shown_text(task.get("cron"))
     if not cron or not task.get("pending") or task.get("success") or task.get("fail"):
         return None
-    due = read_ms(task.get("scheduled_time")) or read_ms(task.get("enqueue_time"))
+    due = max(read_ms(task.get("scheduled_time")) or 0, read_ms(task.get("enqueue_time")) or 0) or None
     late = None if due is None else (now - due) / 1000
     from qdeck._schedules.model import ScheduleRow
 

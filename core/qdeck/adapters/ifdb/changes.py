@@ -22,7 +22,7 @@ RETRIES: Final = 3  # RetryFailedJobs gives 2: three runs, where a worker counts
 _BAND: Final = 1_000_000
 _EFFECTS: Final[Mapping[Verb, str]] = {
     Verb.RETRY: "pending again, queued now, for three more runs",
-    Verb.RUN: "no longer scheduled, due now",
+    Verb.RUN: "due now",
     Verb.REPRIORITISE: "moved to another place in the queue",
     Verb.BURY: "marked as failed, removed from the queue",
     Verb.COMPLETE: "marked as succeeded, removed from the queue",
@@ -90,9 +90,7 @@ def _changed(act: Verb, task: dict[str, Any], now: int, priority: Any) -> dict[s
     if act is Verb.RETRY:
         fresh |= {"enqueue_time": iso(now), "fail": False, "pending": True, "retries_left": RETRIES}
     elif act is Verb.RUN:
-        fresh["scheduled_time"] = None
-        # A task that ran before would look started: what is in line since now is not.
-        fresh["enqueue_time"] = iso(now) if task.get("start_time") else task.get("enqueue_time")
+        fresh["scheduled_time"] = iso(now)  # without one, it would be due since it was enqueued
     elif act is Verb.REPRIORITISE:
         if not isinstance(priority, int):
             raise Skipped.because(f"{priority!r} is not a priority")

@@ -126,9 +126,9 @@ def read_orphans(
 
 
 def read_orphan(vm: str, pools: Sequence[str]) -> Program[Entry | None]:
-    """Return the orphaned record of a VM by its name, with all of its fields, also if it expires."""
+    """Return the orphaned record of a VM by its name, with all of its fields."""
     raw = raw_of(vm)
-    [found] = yield from read_orphans([raw], pools, (yield from reads.clock()), ending=True)
+    [found] = yield from read_orphans([raw], pools, (yield from reads.clock()))
     if found is None:
         return None
     [fields] = yield from read_vms([raw])
