@@ -28,13 +28,27 @@ if TYPE_CHECKING:
 def undo(ctx: click.Context, batch: str | None, dry_run: bool, yes: bool) -> None:
     """Undo a batch.
 
-    Prints the batch, who applied it and when, and asks. Without a terminal it needs --yes.
+    Prints the batch, who applied it and when, and asks. Without a terminal it needs --yes. Without BATCH it undoes your
+    last batch only: once that is undone, name an older one.
 
     Jobs that changed since are skipped, with the reason. Jobs that died only because they waited for these jobs are
     restored with them. qdeck activity lists the batches, and until when they can be undone.
     """
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes exclude each other")
+    from qdeck.admin import NothingToUndo
+
+    try:
+        ctx.exit(_undo(batch, dry_run=dry_run, yes=yes))
+    except NothingToUndo as error:
+        if settings().as_json:
+            write_json(_shape(error.batch) | {"next": None if error.before is None else error.before.id})
+        note(f"qdeck: {error}\n{error.hint}")
+        ctx.exit(NOT_CHANGED)
+
+
+def _undo(batch: str | None, *, dry_run: bool, yes: bool) -> int:
+    """Show a batch, ask and undo it; return the exit code."""
     given = settings()
     if not yes:
         with given.reader() as reader:
@@ -42,17 +56,17 @@ def undo(ctx: click.Context, batch: str | None, dry_run: bool, yes: bool) -> Non
             outcomes = _outcomes(reader, found)
         _show(found, outcomes, as_json=given.as_json)
         if found.undone or dry_run:
-            ctx.exit(0)
+            return 0
         if outcomes is not None and outcomes.no_undo:
-            ctx.exit(NOT_CHANGED)
+            return NOT_CHANGED
         if not agrees(f"Undo {found.title}?"):
             if not given.as_json:
                 note(f"qdeck: nothing was changed; qdeck undo {found.id} --yes undoes it")
-            ctx.exit(NOT_CHANGED)
+            return NOT_CHANGED
         batch = found.id
     with given.writer() as writer:
         result = writer.undo(batch)
-    ctx.exit(_show_result(result, as_json=given.as_json))
+    return _show_result(result, as_json=given.as_json)
 
 
 def _outcomes(reader: Reader, found: Batch) -> BatchOutcomes | None:

@@ -113,6 +113,11 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
         """Whether an undo of it ended."""
         return self.undo is not None and self.undo.ended
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether it changed something, or may have, and was not undone."""
+        return not self.undone and self.applied != 0
+
     def is_interrupted(self, now: int) -> bool:
         """Return whether its process ended before it did."""
         return self.interrupted or (self.applied is None and self.open_until_ms < now)

@@ -22,8 +22,21 @@ if TYPE_CHECKING:
     from qdeck.adapters.undoing import Undoer
 
 
+class NothingToUndo(UsageError):
+    """This user's last `batch` changed nothing, or was undone; an older one is undone only by its id. `before` is the
+    one before it that can be undone.
+    """
+
+    def __init__(self, batch: Batch, before: Batch | None) -> None:
+        self.batch, self.before = batch, before
+        undo = batch.undo if batch.undone else None
+        what = "changed nothing" if undo is None else f"({batch.title}) was undone by {undo.by}"
+        older = "" if before is None else f"qdeck undo {before.id} undoes the one before it, a {before.verb}. "
+        super().__init__(f"your last batch {batch.id} {what}", hint=f"{older}qdeck activity lists the batches.")
+
+
 def find(batch: str | None) -> Program[Batch]:
-    """Return the batch of that id, or this user's own last one that did something and is not undone.
+    """Return the batch of that id, or this user's own last one; raise where that cannot be undone.
 
     An automatic batch of this user is chosen only when there is no other.
     """
@@ -37,14 +50,12 @@ def find(batch: str | None) -> Program[Batch]:
             )
     else:
         me = queue_settings.actor()
-        mine = [
-            one
-            for one in known.values()
-            if one.is_of(me) and not one.undone and one.until_ms >= now and one.applied != 0
-        ]
+        mine = [one for one in known.values() if one.is_of(me) and one.until_ms >= now]
         if not mine:
             raise UsageError(f"no batch by {me} can be undone", hint="Name the batch: qdeck activity lists them.")
-        found = max(mine, key=lambda kept: (not kept.automatic, kept.last_ms, kept.id))
+        found, *older = sorted(mine, key=lambda kept: (not kept.automatic, kept.last_ms, kept.id), reverse=True)
+        if not found.has_effect:
+            raise NothingToUndo(found, next((one for one in older if one.has_effect), None))
     return found
 
 

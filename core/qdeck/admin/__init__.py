@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from qdeck._operations.planindex import PlanIndex, Share, Shares
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
     from qdeck._operations.schedule_changes import ScheduleChange
+    from qdeck._operations.undoing import NothingToUndo
     from qdeck._private_files import Dropped, check_new_file, new_file, state_dir
     from qdeck._queue_names import QueueType
     from qdeck._redis import mask_url
@@ -157,6 +158,7 @@ __all__ = [
     "Limits",
     "Needs",
     "NewJob",
+    "NothingToUndo",
     "Outcomes",
     "Page",
     "Pause",
@@ -301,6 +303,7 @@ _HOMES: Final = {
     "qdeck._operations.outcomes": "BatchOutcomes JobOutcome",
     "qdeck._operations.redrive": "ENOUGH TOO_MANY",
     "qdeck._operations.schedule_changes": "ScheduleChange",
+    "qdeck._operations.undoing": "NothingToUndo",
     "qdeck._operations.batches": "Batch",
     "qdeck.adapters.native.purge": "purge_verb",
     "qdeck.adapters.native.walk": "Needs Walk",

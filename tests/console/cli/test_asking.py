@@ -217,3 +217,35 @@ def test_a_schedule_is_removed_after_a_question(
     code, _ = asked(terminal, url, "schedule", "remove", "nightly", answer=b"y\n")
     assert (code, qdeck("schedule", "--json").json) == (0, [])
     assert qdeck("schedule", "remove", "nightly").code == 64
+
+
+def test_a_repeated_undo_takes_no_older_batch(qdeck: Callable[..., Ran], yard: Yard, raw: redis.Redis) -> None:
+    yard.bulk_dead(2)
+    first, second = yard.ids("dead")
+    older = qdeck("dead", "retry", QUEUE, "--id", first, "--yes", "--json").json["batch"]
+    newest = qdeck("dead", "retry", QUEUE, "--id", second, "--yes", "--json").json["batch"]
+    assert qdeck("undo", "--yes").code == 0
+    before = raw.execute_command("DEBUG", "DIGEST")
+    for options in ((), ("--yes",), ("--dry-run",)):
+        ran = qdeck("undo", *options)
+        assert (ran.code, ran.out) == (1, "")
+        assert f"your last batch {newest} (retry of 1 job) was undone by {actor()}" in ran.err
+        assert f"qdeck undo {older} undoes the one before it" in ran.err
+        ran = qdeck("undo", "--json", *options)
+        assert (ran.code, ran.json["batch"], ran.json["undone_by"], ran.json["next"]) == (1, newest, actor(), older)
+    assert raw.execute_command("DEBUG", "DIGEST") == before
+    assert qdeck("undo", older, "--yes").code == 0
+    ran = qdeck("undo", "--yes")
+    assert (ran.code, "the one before it" in ran.err) == (1, False)
+
+
+def test_an_undo_does_not_pass_over_a_batch_that_changed_nothing(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    yard.bulk_dead(1)
+    older = qdeck("dead", "retry", QUEUE, "--yes", "--json").json["batch"]
+    plan = qdeck("jobs", "cancel", QUEUE, "--dry-run", "--json").json["plan"]
+    [job] = yard.claim()
+    yard.end(job, "done")
+    assert qdeck("jobs", "cancel", "--apply", plan).code == 1
+    ran = qdeck("undo", "--yes")
+    assert (ran.code, f"your last batch b-{plan} changed nothing" in ran.err) == (1, True), ran.err
+    assert f"qdeck undo {older} undoes the one before it" in ran.err

@@ -9,7 +9,7 @@ import pytest
 from core._operations.yard import OTHER, QUEUE, Yard
 from qdeck import UsageError
 from qdeck._engine import batch_transitions, keys, programs, transitions
-from qdeck.admin import SkipCode
+from qdeck.admin import NothingToUndo, SkipCode
 
 if TYPE_CHECKING:
     from typing import Any
@@ -124,7 +124,7 @@ def test_undo_of_nothing(deck: Writer, yard: Yard) -> None:
         deck.undo("x")
 
 
-def test_without_a_name_what_did_nothing_is_passed_over(deck: Writer, yard: Yard) -> None:
+def test_without_a_name_only_the_last_batch_is_undone(deck: Writer, yard: Yard) -> None:
     yard.die()
     first = deck.apply(deck.plan("retry", QUEUE))
     assert deck.apply(deck.plan("discard", QUEUE, where="error:Nobody")).applied == 0
@@ -134,10 +134,14 @@ def test_without_a_name_what_did_nothing_is_passed_over(deck: Writer, yard: Yard
     other.end(job, "done")
     result = deck.apply(late)
     assert (result.applied, result.skipped_count) == (0, 1)
-    back = deck.undo()
-    assert (back.batch, back.verb, back.restored) == (first.batch, "retry", 1)
-    with pytest.raises(UsageError, match=r"no batch by .* can be undone"):
+    with pytest.raises(NothingToUndo, match=f"your last batch {result.batch} changed nothing") as raised:
         deck.undo()
+    assert raised.value.before is not None
+    assert raised.value.before.id == first.batch
+    assert deck.undo(first.batch).restored == 1
+    with pytest.raises(NothingToUndo, match="changed nothing") as raised:
+        deck.undo()
+    assert raised.value.before is None
     assert deck.undo(result.batch).restored == 0, "by its name it is found still"
 
 

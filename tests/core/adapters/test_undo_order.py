@@ -47,9 +47,8 @@ def test_of_equal_entries(url: str, raw: redis.Redis) -> None:
 def test_of_three_batches_the_last_one_first(url: str, raw: redis.Redis) -> None:
     before = fill(raw)
     with Writer(url) as deck:
-        for name in ("a1", "a2", "a4"):
-            deck.apply(deck.plan("discard", ids=[name]))
+        done = [deck.apply(deck.plan("discard", ids=[name])).batch for name in ("a1", "a2", "a4")]
         assert raw.llen(LIST) == 3
-        for _ in range(3):
-            deck.undo()
+        for batch in reversed(done):
+            deck.undo(batch)
     assert raw.lrange(LIST, 0, -1) == before
