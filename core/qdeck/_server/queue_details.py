@@ -14,6 +14,7 @@ from qdeck._model.values import Pause
 from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
+from qdeck._redis.parallel_programs import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,20 +55,25 @@ def read_details(
     """Return the details of these queues, all in a few round trips. `takers` counts the workers of each queue."""
     readable = [row for row in rows if not row.is_unread]
     found = {row.name: Detail(stuck=0, overdue=0, late=0) for row in readable}
-    waiting = [row for row in readable if row.ready or row.delayed]
     # A process that was killed may have left entries in an outbox, which only a worker delivers.
     unserved = [] if takers is None else [row for row in readable if not takers.get(row.name)]
-    outboxes: list[Command] = [(b"XLEN", keys.key(row.name, "outbox")) for row in unserved]
-    lengths = yield from _read_waiting(waiting, found, now, thresholds.stuck_age_ms, beside=outboxes)
-    yield from _read_running([row for row in readable if row.running], found, now)
-    yield from _read_set_aside([row for row in readable if row.totals.get("quarantined")], found)
-    filled = [(row.name, size) for row, size in zip(unserved, lengths, strict=True) if isinstance(size, int) and size]
-    yield from _read_undelivered(filled, found, now)
+    waiting = [row for row in readable if row.ready or row.delayed]
+    set_aside = [row for row in readable if row.totals.get("quarantined")]
+    yield from all_of(
+        [
+            _read_waiting(waiting, found, now, thresholds.stuck_age_ms),
+            _read_running([row for row in readable if row.running], found, now),
+            _read_set_aside(set_aside, found),
+            _read_undelivered(unserved, found, now),
+        ]
+    )
     return found
 
 
-def _read_undelivered(filled: Sequence[tuple[str, int]], found: dict[str, Detail], now: int) -> Program[None]:
+def _read_undelivered(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) -> Program[None]:
     """Count the entries of outboxes that are not empty if the oldest one is old."""
+    sizes = yield from reads.try_all([(b"XLEN", keys.key(row.name, "outbox")) for row in rows])
+    filled = [(row.name, size) for row, size in zip(rows, sizes, strict=True) if isinstance(size, int) and size]
     old = b"%d" % (now - UNDELIVERED_MS)
     calls: list[Command] = [(b"XRANGE", keys.key(name, "outbox"), b"-", old, b"COUNT", 1) for name, _ in filled]
     for (name, size), first in zip(filled, (yield from reads.try_all(calls)), strict=True):
@@ -83,15 +89,8 @@ def _read_set_aside(rows: Sequence[QueueRow], found: dict[str, Detail]) -> Progr
         found[row.name].set_aside = length if isinstance(length, int) else 0
 
 
-def _read_waiting(
-    rows: Sequence[QueueRow],
-    found: dict[str, Detail],
-    now: int,
-    stuck_age_ms: int,
-    *,
-    beside: Sequence[Command],
-) -> Program[Sequence[Any]]:
-    """Read the oldest jobs that wait, and what is late; return the replies to `beside`, of the same round trip."""
+def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int, stuck_age_ms: int) -> Program[None]:
+    """Read the oldest jobs that wait, and what is late."""
     calls: list[Command] = []
     for row in rows:
         ready, delayed = keys.key(row.name, "ready"), keys.key(row.name, "delayed")
@@ -101,7 +100,7 @@ def _read_waiting(
             (b"ZRANGE", delayed, 0, 0, b"WITHSCORES"),
             (b"ZCOUNT", delayed, b"-inf", now),
         ]
-    replies = yield from reads.try_all([*calls, *beside])
+    replies = yield from reads.try_all(calls)
     open_bands: dict[str, tuple[int, int]] = {}
     limit = now - stuck_age_ms
     late: list[tuple[str, Command]] = []
@@ -122,7 +121,6 @@ def _read_waiting(
                 open_bands[row.name] = (first // BAND, last // BAND)
     yield from _read_bands(open_bands, found, late, limit)
     yield from _count_late(late, found)
-    return replies[len(calls) :]
 
 
 def _late_in(queue: str, band: int, limit: int) -> Command:

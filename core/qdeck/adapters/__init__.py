@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qdeck._model.words import Unreadable, UnreadableCode, Verb
     from qdeck._redis.commands import Command, Program, Request, raw_of, text_of, with_errors
     from qdeck._redis.errors import good, is_error
+    from qdeck._redis.parallel_programs import all_of, apart, together
     from qdeck._redis.reads import clock, fetch_all, pairs, try_all
     from qdeck.adapters import cells
     from qdeck.adapters.adapter import Adapter
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
         short,
     )
     from qdeck.adapters.paging import every, first, read_slice
-    from qdeck.adapters.parallel_programs import all_of, apart, together
     from qdeck.adapters.plans import Context, Rule
     from qdeck.adapters.times import iso, read_ms
 
@@ -145,7 +145,7 @@ _HOMES: Final = {
     ),
     "qdeck.adapters.plans": "Context Rule",
     "qdeck.adapters.times": "iso read_ms",
-    "qdeck.adapters.parallel_programs": "all_of apart together",
+    "qdeck._redis.parallel_programs": "all_of apart together",
 }
 
 

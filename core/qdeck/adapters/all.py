@@ -14,10 +14,10 @@ from qdeck._model.queue_ref import ambiguous, shared_names
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import NATIVE, QueueRef, State
 from qdeck._redis import keyspace_scan, reads
+from qdeck._redis.parallel_programs import all_of, apart
 from qdeck._server import native_queues
 from qdeck.adapters import NAMES, NO_SETTINGS, discovery, make, make_all
 from qdeck.adapters.native.adapter import Native
-from qdeck.adapters.parallel_programs import all_of, apart
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

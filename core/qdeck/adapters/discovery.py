@@ -16,8 +16,8 @@ from qdeck._private_files import draft_beside, private_folder, state_dir
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 from qdeck._redis.keyspace_scan import KeySearch, ScanPosition, UnregisteredQueues, sweep
+from qdeck._redis.parallel_programs import all_of
 from qdeck.adapters.model import FoundKeys, Sight
-from qdeck.adapters.parallel_programs import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

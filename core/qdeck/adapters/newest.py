@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from qdeck._model.queue_ref import Feature, QueueRef
 from qdeck._model.values import State
 from qdeck._redis import reads
+from qdeck._redis.parallel_programs import all_of
 from qdeck.adapters import paging
 from qdeck.adapters.model import NO_QUEUE, SLICE, Kind, Source
-from qdeck.adapters.parallel_programs import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -13,9 +13,9 @@ from qdeck._model.values import QueueRef, QueueRow, State
 from qdeck._model.words import Unreadable, UnreadableCode
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
+from qdeck._redis.parallel_programs import apart
 from qdeck.adapters.model import ALL, Part
 from qdeck.adapters.native import jobs
-from qdeck.adapters.parallel_programs import apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,6 +17,7 @@ from qdeck._model.words import Verb
 from qdeck._redis import reads
 from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
+from qdeck._redis.parallel_programs import all_of, together
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.model import (
     NO_QUEUE,
@@ -35,7 +36,6 @@ from qdeck.adapters.model import (
     age_s,
 )
 from qdeck.adapters.paging import read_slice
-from qdeck.adapters.parallel_programs import all_of, together
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
     CREATE_QUEUE,
