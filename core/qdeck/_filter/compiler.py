@@ -8,7 +8,7 @@ from operator import attrgetter, ge, gt, le, lt
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._adapter_names import NATIVE
-from qdeck._filter.fields import FIELDS, NATIVE_STATES, FieldKind, Record
+from qdeck._filter.fields import FIELDS, NATIVE_STATES, PAYLOAD_FIELDS, FieldKind, Record
 from qdeck._filter.nodes import (
     And,
     Comparison,
@@ -250,12 +250,19 @@ def _in_range(get: Callable[[Record], Any], span: TimeRange) -> Test:
 
 def _payload(term: Term, patterns: Sequence[WildcardPattern]) -> Test:
     path = [(segment, int(segment) if _INDEX.fullmatch(segment) else None) for segment in term.path]
+    inner = [("data", None), *path] if path[0][0] in PAYLOAD_FIELDS and not path[1:] else None
+
+    def find(record: Record) -> object:
+        payload = record.payload()
+        found = _find(payload, path)
+        return _find(payload, inner) if found is _MISSING and inner is not None else found
+
     if any(pattern.is_any for pattern in patterns):
-        return lambda record: _find(record.payload(), path) is not _MISSING
+        return lambda record: find(record) is not _MISSING
     check = _ordered(term) if term.op.is_ordering else _scalar(patterns)
 
     def test(record: Record) -> bool:
-        value = _find(record.payload(), path)
+        value = find(record)
         return any(map(check, value)) if isinstance(value, list | tuple) else check(value)
 
     return test

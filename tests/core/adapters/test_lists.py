@@ -157,3 +157,14 @@ def test_the_reason_in_the_data_of_a_dead_letter_is_its_error(
     assert failure is not None
     assert (failure.class_name, failure.message) == (error, message or "")
     assert [job.error for job in writer.jobs(EMBEDDING, state="ready")] == [None]
+
+
+@pytest.mark.parametrize("where", ["correlation_id:corr123", "task_id:task_*", "correlation_id:corr123,other"])
+def test_the_ids_of_an_envelope_are_fields_wherever_the_document_has_them(
+    writer: Writer, raw: redis.Redis, where: str
+) -> None:
+    """The document puts them into `DomainAction.data`; later services write them beside it."""
+    raw.rpush(EMBEDDING, action("inside", data={"correlation_id": "corr123", "task_id": "task_987efg"}))
+    raw.rpush(EMBEDDING, action("beside", correlation_id="corr123", task_id="task_987efg"))
+    raw.rpush(EMBEDDING, action("none", data={"correlation_id": "corr9", "task_id": "t"}, correlation_id="corr124"))
+    assert {job.id for job in writer.jobs(EMBEDDING, where=where)} == {"inside", "beside"}
