@@ -17,7 +17,7 @@ from textual.screen import Screen
 from textual.worker import WorkerError
 
 from qdeck import QdeckError
-from qdeck_console import startup
+from qdeck_console import startup, theme_choice
 from qdeck_console.actions import JOBS, QUEUES, TABS, bindings
 from qdeck_console.contexts import Contexts, opens_read_only, read_only_refusal
 from qdeck_console.feed import Feed, FeedState
@@ -106,7 +106,10 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.problems = Problems(self)
         self._note: tuple[float, list[Piece]] = (0.0, [])
         self.animation_level = "none"
-        self.theme = theme or fitting_theme(self.console.color_system)
+        fitting = fitting_theme(self.console.color_system)
+        # One that was chosen before is of true colour: a terminal that has fewer gets its own.
+        chosen = theme_choice.load() if in_terminal and fitting == "qdeck-ink" else ""
+        self.theme = theme or (chosen if chosen in self.available_themes else fitting)
 
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's driver; on a terminal our own, which survives the loss of the terminal."""
@@ -118,8 +121,8 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         return TerminalDriver
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Return our colours for the variables that other themes lack."""
-        return plain_variables() if wants_no_colour() else variables(INK)
+        """Return the colours of our style sheet for a theme that is not ours."""
+        return plain_variables() if wants_no_colour() else variables(palette_of(self.current_theme))
 
     @property
     def reader(self) -> AsyncReader:

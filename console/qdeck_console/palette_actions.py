@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError
+from qdeck_console import theme_choice
 from qdeck_console.actions import ACTIONS, TABS, Action, places
 from qdeck_console.palette_commands import WORDS, Word, score, split
 from qdeck_console.text import safe_text
@@ -181,6 +182,7 @@ def do_word(console: Console, below: FrameScreen, name: str, rest: str) -> None:
         below.write_to(rest)
     elif name == "theme":
         console.theme = rest
+        theme_choice.save(rest)
     elif name == "reconnect":
         console.feed.poke()
 

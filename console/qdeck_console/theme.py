@@ -210,23 +210,46 @@ def themes() -> list[Theme]:
 
 
 def palette_of(theme: Theme) -> Palette:
-    """The palette of a theme; a theme that is not ours borrows one and puts its own main colours in."""
+    """Return the palette of a theme, the same object each time."""
     own = PALETTES.get(theme.name)
     if own is not None:
         return own
+    made = _OTHERS.get(theme.name)
+    if made is None or made[0] is not theme:
+        made = _OTHERS[theme.name] = (theme, _derived(theme))
+    return made[1]
+
+
+_OTHERS: Final[dict[str, tuple[Theme, Palette]]] = {}
+
+
+def _derived(theme: Theme) -> Palette:
+    """Return a palette from the colours of a theme that is not ours: what the theme does not name is a blend of them.
+
+    The bar of production keeps its own colours, so that it looks the same everywhere.
+    """
     base = INK if theme.dark else PAPER
-    taken = {
-        "ground": theme.background,
-        "text": theme.foreground,
-        "accent": theme.accent,
-        "bad": theme.error,
-        "warn": theme.warning,
-        "ok": theme.success,
-        "panel": theme.panel,
-    }
-    values = {name: getattr(base, name) for name in _GROUNDS}
-    values.update({name: value for name, value in taken.items() if value and value.startswith("#")})
-    return Palette(**values)
+    ground, text = _named(theme.background, base.ground), _named(theme.foreground, base.text)
+    accent = _named(theme.accent or theme.primary, base.accent)
+    bad, warn, ok = _named(theme.error, base.bad), _named(theme.warning, base.warn), _named(theme.success, base.ok)
+
+    def over(share: float, colour: Color = text) -> str:
+        return ground.blend(colour, share).hex
+
+    raised = over(0.08)
+    return replace(
+        base, ground=ground.hex, panel=over(0.04), raised=raised, line=over(0.2), cursor=over(0.22, accent),
+        text=text.hex, strong=text.blend(Color.parse(base.strong), 0.7).hex, muted=over(0.72), faint=over(0.62),
+        ghost=over(0.45), accent=accent.hex, accent_dim=over(0.4, accent), bad=bad.hex, warn=warn.hex, ok=ok.hex,
+        bad_dim=over(0.25, bad), bar=raised, bar_text=text.hex, bar_muted=over(0.72),
+        badge=over(0.2), badge_text=text.hex,
+    )  # fmt: skip
+
+
+def _named(value: str | None, default: str) -> Color:
+    """Return a colour of a theme; the default for one that only the terminal knows."""
+    found = Color.parse(value) if value and not value.startswith("ansi") else None
+    return found if found is not None and found.a == 1 else Color.parse(default)
 
 
 @dataclass(frozen=True, slots=True)
