@@ -179,6 +179,9 @@ def test_the_editor_of_the_user_gets_the_terminal_and_gives_it_back(
     shown.send(b"e")
     shown.wait_for(b"the editor has the terminal")
     assert LEAVE_SCREEN in shown.output, "the console left the screen to the editor"
+    shown.wait_for(b"Edit the payload of")
+    time.sleep(0.3)
+    shown.send(b"\t\r")
     shown.wait_for(b"1 edited")
     shown.wait_for(b"parcel")
     shown.send(b"\x03")

@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from qdeck.admin import NATIVE, Feature, Group, Headroom, JobRecord, QueueRef, Snapshot, Verb
 from qdeck_console.actions import DEAD, ActionHandler
 from qdeck_console.dead_groups import Triage, Triaged, key_of, narrowed
-from qdeck_console.departed_jobs import SHOWN_S, GoneJob
+from qdeck_console.departed_jobs import GoneJob
 from qdeck_console.job_sources import JobSource, ListedJobs, source
 from qdeck_console.operations import OperationRequest
 from qdeck_console.presenters import dead as present
@@ -63,8 +63,6 @@ class DeadScreen(JobListScreen[ListedDead]):
         self._source: tuple[tuple[AsyncReader, str], JobSource] | None = None
         self._listed: tuple[tuple[Group, ...], list[Item]] = ((), [])
         self._touched = False
-        self._gone_at: float | None = None  # since when the group under the cursor is gone
-        self._has_acted = False
         self._begun: str | None = None
         self._alike, self._alike_of = Alike(), ""
         self._aligned: Columns = ()
@@ -182,7 +180,7 @@ class DeadScreen(JobListScreen[ListedDead]):
             view.show(lines_without_cursor(told), self.painter)
         else:
             view.show(Listing(rows, self._group_lines), self.painter)
-            self._leave_gone(view)
+            self._leave_jobs(view)
         most = max(4, (self.size.height - 12) // 3) if self.is_tall else 4
         view.styles.height = min(len(rows), most) if rows else "1fr"
         self.query_one("#lower").display = bool(rows)
@@ -197,20 +195,12 @@ class DeadScreen(JobListScreen[ListedDead]):
         self.draw_list()
         self.read_lacking(fresh=fresh)
 
-    def _leave_gone(self, view: LineList) -> None:
-        """Move to the next group when the one under the cursor is gone: at once after an action from here, else after a
-        while; never while keys are pressed, because one of them must not act on a neighbour.
+    def _leave_jobs(self, view: LineList) -> None:
+        """Give the keys back to the groups when the one whose jobs are listed is gone. The cursor stays on nothing
+        until it is moved: a key must not act on the group that took its place.
         """
-        now = time.monotonic()
-        if view.place is not None:
-            self._gone_at = None
-            return
-        self._gone_at = now if self._gone_at is None else self._gone_at
-        calm = now - self.console.last_key_at >= _CALM_S
-        if calm and (self._has_acted or now - self._gone_at >= SHOWN_S):
-            self._gone_at, self._has_acted = None, False
+        if view.place is None and self.view.has_focus and time.monotonic() - self.console.last_key_at >= _CALM_S:
             view.focus()
-            view.settle_beside()
 
     def _compare(self) -> None:
         """Find what the jobs have in common; what one did not share is shown until another list is read."""
@@ -278,7 +268,7 @@ class DeadScreen(JobListScreen[ListedDead]):
                 told += ((("    values match as a whole; * is a wildcard, as in error:Time*", "muted"),),)
             return told
         if triaged.groups:
-            return ((("    all jobs of this group are gone", "muted"),),)
+            return ((("    all jobs of this group are gone; j or k selects another group", "muted"),),)
         read = f"{unread_words(triaged.unread)}; " if triaged.unread else ""
         return (
             (("    no dead letters", "strong bold"),),
@@ -308,17 +298,18 @@ class DeadScreen(JobListScreen[ListedDead]):
 
     def acted(self) -> None:
         """Clear the marks after an action."""
-        self._has_acted = True
         if self.is_mounted:
             self.group_view.clear_marks()
             self.view.clear_marks()
 
     def why_no_targets(self) -> str:
         """Return why nothing can be done to the targets."""
-        return self.why_range_lacks() if self.group is not None else _NONE
+        return self.why_range_lacks() if self.group is not None else self._why_not_group()
 
     def _why_not_group(self) -> str:
-        return "" if self.group is not None else _NONE
+        if self.group is not None:
+            return ""
+        return "no group under the cursor: j or k selects one" if self.whole.triaged.groups else _NONE
 
     def _why_not_redrive(self) -> str:
         if self.group is None:
@@ -421,7 +412,6 @@ class DeadScreen(JobListScreen[ListedDead]):
     def moved(self, event: LineList.Moved) -> None:
         """Read the jobs of another group, or draw another job."""
         if event.view is self.group_view:
-            self._has_acted = False  # another group is under the cursor now
             if event.key != self._begun:
                 self._begin()
             return

@@ -7,8 +7,9 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from itertools import dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
@@ -21,7 +22,7 @@ from qdeck_console.text import safe_text, wrap
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from textual.widget import Widget
 
@@ -30,14 +31,21 @@ if TYPE_CHECKING:
     from qdeck_console.session import Session
 
 
-async def edit(console: Console, title: str, text: str, check: Callable[[str], str]) -> str | None:
-    """Return the edited text; None where it was not changed. A text that fails `check` is corrected here."""
+_NOTE: Final = "//"
+
+
+async def edit(
+    console: Console, title: str, text: str, check: Callable[[str], str], *, notes: Sequence[str] = ()
+) -> str | None:
+    """Return the edited text; None where it was not changed. A text that fails `check` is corrected here. `notes` are
+    lines of comment above it in the user's editor.
+    """
     command = editor_command()
     after: str | None = text
     wrong = ""
     if command:
         try:
-            after = _in_editor(console, command, text)
+            after = _in_editor(console, command, text, notes)
         except (OSError, SuspendNotSupported) as error:
             told = str(error) or "this terminal cannot be suspended"
             console.say(f"{command[0]}: {told}", "warn", "▲")
@@ -63,16 +71,17 @@ def editor_command() -> list[str]:
     return command if command and shutil.which(command[0]) else []
 
 
-def _in_editor(console: Console, command: list[str], text: str) -> str | None:
-    """Return the text from the user's editor; None when the editor failed."""
+def _in_editor(console: Console, command: list[str], text: str, notes: Sequence[str]) -> str | None:
+    """Return the text from the user's editor, without the notes above it; None when the editor failed."""
     handle, name = tempfile.mkstemp(prefix="qdeck-", suffix=".json")  # for this user alone
     path = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write("".join(f"{_NOTE} {note}\n" for note in notes) + text)
         with console.suspend():
             code = subprocess.call([*command, name])
-        return path.read_text(encoding="utf-8", errors="replace") if code == 0 else None
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        return "".join(dropwhile(lambda line: line.startswith(_NOTE), lines)) if code == 0 else None
     finally:
         path.unlink(missing_ok=True)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from qdeck import QdeckError
 from qdeck.admin import NATIVE_VERBS, PRIORITIES, Feature, PlanEntry, State, Verb, difference, has_feature, new_body
 from qdeck_console.actions import ActionHandler, verb_of
 from qdeck_console.departed_jobs import GoneJob
 from qdeck_console.operations import OperationRequest, outcome
-from qdeck_console.screens.editor import edit
+from qdeck_console.presenters.line_parts import naming_of
+from qdeck_console.screens.dialog import inside
+from qdeck_console.screens.editor import edit, escaped
 from qdeck_console.screens.frame import FrameScreen
 
 if TYPE_CHECKING:
@@ -51,6 +55,11 @@ class JobActing(FrameScreen):
         """Return why no action is possible on the targets."""
         return ""
 
+    def why_no_jobs(self) -> str:
+        """Return why there are no targets."""
+        row = self.pointed()
+        return f"it {row.why}" if isinstance(row, GoneJob) else "no job under the cursor"
+
     def acted(self) -> None:
         """Follow an action on the targets."""
 
@@ -65,8 +74,7 @@ def why_not_act(action: str, screen: JobActing) -> str:
         return _why_not_all(action, screen, everything[0])
     jobs = screen.targets()
     if not jobs:
-        row = screen.pointed()
-        return f"it {row.why}" if isinstance(row, GoneJob) else "no job under the cursor"
+        return screen.why_no_jobs()
     if action == "edit" and len(jobs) > 1:
         return _ONE
     word = "edit" if action == "edit" else VERBS[action].value
@@ -140,6 +148,8 @@ def _next_priority(now: int | None, action: str) -> int:
 
 
 async def _edit(console: Console, job: JobRecord) -> None:
+    from qdeck_console.presenters import edits
+
     draft = await console.reader.draft(job.ref, job.id)
     entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, version=draft.version, verb="edit")
     skip = difference(job, entry, 0)
@@ -154,12 +164,13 @@ async def _edit(console: Console, job: JobRecord) -> None:
             return str(error)
         return ""
 
-    after = await edit(console, f"Payload of {job.id}", draft.text(), check)
-    if after is None:
+    after = await edit(console, f"Payload of {job.id}", draft.text(), check, notes=edits.notes(job))
+    now = "" if after is None else escaped(msgspec.json.format(after, indent=2))
+    if after is None or now == draft.text():
         console.say("not edited: no change", "muted", "")
         return
-    if console.is_over:
-        console.say("not edited: the 30 minutes are over", "warn", "▲")
+    lines = edits.lines(job, draft.text(), now, inside(console.size.width), naming=naming_of(console.shown.snapshot))
+    if not await console.operator.confirm(*edits.question(job), lines):
         return
     try:
         result = await console.writer.edit(draft, after)

@@ -21,6 +21,7 @@ from qdeck_console.presenters.line_parts import MARGIN
 from qdeck_console.presenters.table import Table
 from qdeck_console.screens.frame import UNREAD, FrameScreen
 from qdeck_console.screens.go_back import CLOSE, back
+from qdeck_console.text import cut_end
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
 from qdeck_console.widgets.list_items import page_of
 
@@ -36,6 +37,9 @@ DataT = TypeVar("DataT")
 NOTHING_OPENS: Final[ActionHandler[Any]] = ActionHandler(
     run=lambda _screen: None, reason=lambda _screen: "nothing to open", offered=lambda _screen: False
 )
+
+
+OUT_OF_SIGHT: Final = "out of sight: j or k shows it"
 
 
 def below(line: Line, cells: int, height: int) -> Sequence[Line]:
@@ -237,6 +241,8 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
     def beside(self, cells: int, height: int) -> Sequence[Line]:
         """Return the pane beside the list."""
         row = self.chosen
+        if row is not None and self.view.is_out_of_sight:
+            return (((cut_end(OUT_OF_SIGHT, cells), "muted"),),)
         return self.side(row, cells, height) if row is not None else ()
 
     def _draw_side(self) -> None:

@@ -10,6 +10,7 @@ from qdeck_console.format import counted
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, back
 from qdeck_console.screens.job_actions import JOB_HANDLERS, JobActing
+from qdeck_console.screens.lists import OUT_OF_SIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +42,12 @@ class MarkingScreen(JobActing):
 
     def targets(self) -> tuple[JobRecord, ...]:
         """Return the marked jobs, else the one under the cursor."""
-        rows = list(self.view.marks.values()) or [self.view.row]
+        rows = list(self.view.marks.values()) or ([] if self.view.is_out_of_sight else [self.view.row])
         return tuple(job for row in rows if (job := self.job_of(row)) is not None)
+
+    def why_no_jobs(self) -> str:
+        """Return why there are no targets: a job that is out of sight is none."""
+        return OUT_OF_SIGHT if self.view.is_out_of_sight else super().why_no_jobs()
 
     def acted(self) -> None:
         """Clear the marks after an action."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
 
+    from qdeck_console.format import Line
+
 
 __all__ = ["Item", "LineList", "Lines", "Listing", "Window"]
 
@@ -132,13 +134,6 @@ class LineList(ScrollView, can_focus=True):
         if self.cursor not in self._where:
             self._set_cursor(self._nearest(0, 1))
 
-    def settle_beside(self) -> None:
-        """Put the cursor on the entry that took the place of its own, when that is gone."""
-        if self.cursor not in self._where:
-            at = min(self._index, len(self.listing.items) - 1)
-            after = self._nearest(at, 1)
-            self._set_cursor(self._nearest(at, -1) if after is None else after)
-
     @property
     def row(self) -> object | None:
         """What is under the cursor, if it is still there."""
@@ -164,6 +159,14 @@ class LineList(ScrollView, can_focus=True):
             return 0
         items = self.listing.items
         return len(items) - last if isinstance(items, Window) else sum(1 for item in items[last:] if item.key)
+
+    @property
+    def is_out_of_sight(self) -> bool:
+        """Whether the entry under the cursor is in the list, and scrolled out of the visible part."""
+        index, (first, count) = self._where.get(self.cursor), self.visible_lines()
+        if index is None or not count:
+            return False
+        return self._tops[index] >= first + count or self._tops[index + 1] <= first
 
     def visible_lines(self) -> tuple[int, int]:
         """The first line that is on screen, and how many are."""
@@ -280,7 +283,11 @@ class LineList(ScrollView, can_focus=True):
         elif item.key and lines and ((self.all_marked and item.is_there) or item.key in self.marks):
             lines[0] = marked(lines[0])
         if not at_cursor:
-            return [strip_of(line, cells, self.painter) for line in lines]
+            strips = [strip_of(line, cells, self.painter) for line in lines]
+            if item.key and self.cursor not in self._where and index == self._index and self._pending is None:
+                place: Line = ((" ", "text"), ("›", "faint"), *without_margin(lines[0]))
+                strips[0] = strip_of(place, cells, self.painter)
+            return strips
         ground = "cursor" if self.has_focus and not self.painter.stale else "raised"
         bar = ("▌", "accent" if ground == "cursor" else "faint")
         margin = strip_of((), 1, self.painter)

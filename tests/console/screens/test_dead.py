@@ -97,7 +97,7 @@ async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None
         await until(pilot, "4 discarded")
         await until(pilot, "3 dead letters in 2 groups")
         assert row(url, HOOKS).dead == 1
-        await until(pilot, lambda: screen(pilot).group is not None)  # the next one, after an act from here
+        assert screen(pilot).group is None, "a key must not act on the group that took its place"
         await pilot.press("g", "e")
         await until(pilot, "one job at a time")
         await pilot.press("asterisk")
@@ -112,26 +112,43 @@ async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None
         await until(pilot, "3 dead letters in 2 groups")
 
 
-async def test_a_group_that_others_emptied_is_left_after_a_while_and_not_while_keys_are_pressed(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("qdeck_console.screens.dead.SHOWN_S", 0.2)
+async def test_the_cursor_stays_on_nothing_when_its_group_is_gone(url: str) -> None:
     fill(url)
     async with console(url, "4") as pilot:
         await until(pilot, "1–6 of 6")
-        await pilot.press("tab", "tab")
+        await pilot.press("tab", "tab", "r")
+        await until(pilot, "Retry 6 jobs")
+        await pilot.press("tab", "enter")
+        await until(pilot, "6 retried")
+        await until(pilot, "3 dead letters in 2 groups")
+        await pilot.pause(1.5)  # after which the cursor would have moved on
+        for key in ("r", "x", "R"):
+            await pilot.press(key)
+            await until(pilot, "no group under the cursor: j or k selects one")
+            app_of(pilot).say("", "muted", "")
+        assert isinstance(app_of(pilot).screen, DeadScreen)
+        await until(pilot, "j or k selects another group")
+        await pilot.press("j")
+        await until(pilot, "1–2 of 2")
+        await pilot.press("k")
+        await until(pilot, "r retry")
+        assert screen(pilot).group is not None
+        await pilot.press("r")
+        await until(pilot, lambda: row(url, HOOKS).ready == 8 or "Retry 2 jobs" in text(app_of(pilot)))
+
+
+async def test_the_groups_get_the_keys_when_the_group_of_the_jobs_is_gone(url: str) -> None:
+    fill(url)
+    async with console(url, "4") as pilot:
+        await until(pilot, "1–6 of 6")
+        await pilot.press("tab")
         with Writer(url) as deck:
             plan = deck.plan("discard", HOOKS, where="error:ConnectionError", state="dead")
             assert deck.apply(plan).applied == 6
-        app_of(pilot).last_key_at = float("inf")  # somebody presses keys all the time
         await until(pilot, "3 dead letters in 2 groups")
         assert screen(pilot).group is None
-        await pilot.pause(0.5)
-        screen(pilot).redraw()
+        await until(pilot, lambda: screen(pilot).in_groups)
         assert screen(pilot).group is None
-        app_of(pilot).last_key_at = 0.0
-        await until(pilot, lambda: screen(pilot).group is not None)
-        assert screen(pilot).in_groups
 
 
 def serve(url: str, over: threading.Event, *, fails: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,10 @@ from qdeck_console.screens.editor import escaped
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.widgets.lines import LineList
 from support.hostile import is_clean
-from support.screens import HOOKS, app_of, bury, command, console, fail_next, lines, text, until
+from support.screens import HOOKS, app_of, bury, command, console, fail_next, lines, row, text, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 if TYPE_CHECKING:
     from qdeck_console.presenters.trace import Keyed
@@ -161,13 +165,53 @@ async def test_a_payload_is_edited_here_when_there_is_no_editor(url: str, monkey
         await until(pilot, "the payload is not JSON")
         area.text = before.replace("old", "new")
         await pilot.press("f2")
+        seen = await until(pilot, f"Edit the payload of {made.id}")
+        assert '- "old' in " ".join(seen.split())
+        assert '+ "new' in " ".join(seen.split())
+        assert is_clean(seen.replace("\n", ""))
+        await pilot.press("tab", "enter")
         await until(pilot, "1 edited")
         await pilot.press("e")
         await until(pilot, "f2 save")
         await pilot.press("escape")
-        await until(pilot, "not edited: no change")
+        await until(pilot, "not edited")
     with Writer(url) as deck:
         assert deck.job(HOOKS, made.id).payload() == [["new\u202e\x1b[2J"], {"n": 1}]
+
+
+async def test_saving_the_payload_of_a_dead_letter_asks_before_it_runs_again(
+    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bury(url, HOOKS, [{"class": "ValueError", "message": "no such tenant"}])
+    opened, script = tmp_path / "opened", tmp_path / "editor.sh"
+    script.write_text(f'#!/bin/sh\ncp "$1" {opened}\nsed -i s/acme/globex/ "$1"\n')
+    script.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(script))
+    async with console(url, "4") as pilot:
+        app = app_of(pilot)
+        monkeypatch.setattr(app, "suspend", contextlib.nullcontext)  # there is no terminal to give away
+        await until(pilot, "1–1 of 1")
+        await pilot.press("tab", "e")
+        seen = await until(pilot, "and retry it")
+        first, *rest = opened.read_text().splitlines()
+        assert first == "// Save and quit: the console shows what changed, and asks before the job is retried."
+        assert rest[0].startswith("// ")
+        assert rest[1] == "["
+        words = " ".join(seen.split())
+        assert '- "tenant": "acme"' in words
+        assert '+ "tenant": "globex"' in words
+        assert "Cancel" in words
+        assert row(url, HOOKS).dead == 1, "saving alone does nothing"
+        await pilot.press("enter")
+        await until(pilot, "nothing was changed")
+        assert row(url, HOOKS).dead == 1
+        await pilot.press("e")
+        await until(pilot, "and retry it")
+        await pilot.press("tab", "enter")
+        await until(pilot, "1 edited")
+    with Writer(url) as deck:
+        [job] = deck.jobs(HOOKS, state="ready")
+        assert deck.job(HOOKS, job.id).payload()[1] == {"tenant": "globex"}
 
 
 def test_what_a_terminal_might_act_on_is_escaped() -> None:

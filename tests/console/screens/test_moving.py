@@ -363,3 +363,28 @@ async def test_all_that_match_are_written_however_few_are_shown(
         await command(pilot, f"write {tmp_path}/one.jsonl")
         await until(pilot, "1 row written to")
         assert json.loads((tmp_path / "one.jsonl").read_text())["id"] == rows[7]["id"]
+
+
+async def test_a_job_that_scrolled_out_is_neither_beside_the_list_nor_acted_on(url: str) -> None:
+    bury(url, MAIL, [REFUSED] * 8)
+    async with console(url, "4") as pilot:
+        await until(pilot, "1–8 of 8")
+        await pilot.press("tab")
+        await until(pilot, lambda: at(pilot).id in text(app_of(pilot)).partition("│")[2])
+        chosen = at(pilot).id
+        bury(url, MAIL, [REFUSED] * 40)  # the newest come first and push it down
+        await until(pilot, lambda: view(pilot).is_out_of_sight)
+        await until(pilot, "out of sight: j or k shows it")
+        assert chosen not in text(app_of(pilot))
+        for key in ("x", "r", "e"):
+            await pilot.press(key)
+            assert "out of sight" in app_of(pilot).note()[0][0]
+        assert row(url, MAIL).dead == 48
+        await pilot.press("j")
+        await until(pilot, lambda: not view(pilot).is_out_of_sight)
+        await pilot.press("k")
+        await until(pilot, lambda: at(pilot).id == chosen)
+        await until(pilot, chosen)
+        await pilot.press("x")
+        await until(pilot, "1 discarded")
+        assert row(url, MAIL).dead == 47
