@@ -9,23 +9,33 @@ import click
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.columns import Cell, TextColumn
-from qdeck_console.cli.output import age, line, note_once, number, on_terminal, say, status_role, table, write_json
+from qdeck_console.cli.output import age, note_once, number, on_terminal, say, status_role, table, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from qdeck.admin import QueueRow, Snapshot
+    from qdeck_console.cli.base import CommandOptions
     from qdeck_console.queue_findings import JudgedQueue
 
 
-@command("status", examples=("qdeck status", "qdeck status --json"))
+@command("status", examples=("qdeck status", "qdeck status --watch 2", "qdeck status --json"))
+@click.option(
+    "--watch",
+    "every_s",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Draw it in place again after so many seconds, until Ctrl-C.",
+)
 @click.pass_context
-def status(ctx: click.Context) -> None:
+def status(ctx: click.Context, every_s: float | None) -> None:
     """Show every queue and the problems of the server.
 
-    Exit code 0: healthy, 1: degraded, 2: unhealthy.
+    Exit code 0: healthy, 1: degraded, 2: unhealthy, 130: Ctrl-C ended --watch.
     """
     given = settings()
+    if every_s is not None:
+        _watch(given, every_s)
     with given.reader() as reader:
         seen = reader.snapshot()
     for notice in seen.notices:
@@ -37,6 +47,24 @@ def status(ctx: click.Context) -> None:
     ctx.exit(seen.status.exit_code)
 
 
+def _watch(given: CommandOptions, every_s: float) -> None:
+    if given.as_json or not on_terminal():
+        from qdeck import UsageError
+
+        raise UsageError("--watch needs a terminal", hint="For programs, run qdeck status --json as often as needed.")
+    from qdeck_console.cli.watch import watch
+
+    with given.reader() as reader:
+
+        def draw() -> None:
+            seen = reader.snapshot()
+            _print_status(seen)
+            for notice in seen.notices:
+                say((notice, "warn"))
+
+        watch(draw, every_s)
+
+
 def _print_status(seen: Snapshot) -> None:
     server = seen.server
     facts = [server.name, server.version, server.mode, server.role]
@@ -44,13 +72,13 @@ def _print_status(seen: Snapshot) -> None:
     say((seen.status.value, status_role(seen.status)), (about, ""))
     for finding in seen.findings:
         say((finding.text, status_role(finding.severity)), indent=2)
-    line()
+    say(("", ""))
     count = queue_table(seen)
     total = seen.totals
     if not count:
-        line("no queues")
+        say(("no queues", ""))
         return
-    line()
+    say(("", ""))
     words = (
         f"{count:,} {'queue' if count == 1 else 'queues'}: {total.ready:,} ready, {total.delayed:,} delayed, "
         f"{total.blocked:,} blocked, {total.running:,} running, {total.stuck:,} stuck, {total.late:,} late, "
