@@ -316,6 +316,7 @@ def schedule(row: ScheduleRow) -> dict[str, Any]:
         "missed_policy": row.policy,
         "jobs_made": row.jobs_made,
         "last_id": row.last_id,
+        "next_id": row.next_id,
         "priority": row.priority,
         "late_s": row.late_s,
         "problem": row.problem or None,

@@ -249,8 +249,8 @@ def resume(ctx: click.Context, name: str, yes: bool) -> None:
 def run(ctx: click.Context, name: str, yes: bool) -> None:
     """Run a schedule now.
 
-    The next scheduled run is unchanged; of IFDB, the pending task runs now. Asks first if it was paused with a reason
-    or by another operator.
+    The next scheduled run is unchanged; of IFDB and BullMQ, the pending job runs now. Asks first if it was paused with
+    a reason or by another operator.
     """
     from qdeck_console.cli.asking import NOT_CHANGED, may_lift
 
@@ -262,8 +262,10 @@ def run(ctx: click.Context, name: str, yes: bool) -> None:
             if given.as_json:
                 write_json({**documents.schedule(_find(writer, name)), "id": None})
             ctx.exit(NOT_CHANGED)
+        if row.next_id is None:
+            _need_native(row, "run")
         is_due = row.adapter is not None and not _run_pending(writer, row)
-        job_id = row.last_id if row.adapter is not None else writer.run_schedule(name)
+        job_id = row.next_id if row.adapter is not None else writer.run_schedule(name)
         row = _find(writer, name)
     if given.as_json:
         write_json({**documents.schedule(row), "id": job_id})
@@ -296,9 +298,12 @@ def _find(reader: Reader, name: str) -> ScheduleRow:
 
 
 def _need_native(row: ScheduleRow, verb: str) -> None:
-    """Raise for a schedule of another system: there, the rule is a field of the task that runs next."""
+    """Raise for a schedule of another system: its `why_fixed`, or the rule is a field of the task that runs next."""
     from qdeck import UsageError
 
+    if row.adapter is not None and row.why_fixed:
+        why = f"qdeck cannot {verb} the schedule {row.name!r} of {row.adapter}"
+        raise UsageError(why, hint=f"{row.why_fixed[:1].upper()}{row.why_fixed[1:]}.")
     if row.adapter is not None:
         raise UsageError(
             f"{row.adapter} cannot {verb} a schedule: the rule of {row.name!r} is in its pending task {row.last_id}",
@@ -311,7 +316,7 @@ def _run_pending(writer: Writer, row: ScheduleRow) -> bool:
     """Run the pending job of a schedule of another system now; return whether that changed anything."""
     from qdeck.admin import QueueRef
 
-    plan = writer.plan("run", str(QueueRef(str(row.adapter), row.queue)), ids=[str(row.last_id)])
+    plan = writer.plan("run", str(QueueRef(str(row.adapter), row.queue)), ids=[str(row.next_id)])
     return bool(plan.count and writer.apply(plan).applied)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from qdeck import QdeckError
-from qdeck.admin import MISSED, NATIVE, Code, CronRule, QueueRef, ScheduleRow
+from qdeck.admin import MISSED, NATIVE, Code, CronRule, QueueRef, ScheduleRow, Verb
 from qdeck_console.actions import SCHEDULES, ActionHandler
+from qdeck_console.operations import OperationRequest
 from qdeck_console.presenters import schedules as present
 from qdeck_console.presenters.confirm import PlanTerm
 from qdeck_console.presenters.empty_state import EmptyState
@@ -42,7 +43,7 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         noun="schedule",
         table=present.TABLE,
         rows=lambda rows: rows,
-        key=lambda row: row.name if row.adapter is None else f"{row.adapter}/{row.last_id}",
+        key=lambda row: row.name if row.adapter is None else f"{row.adapter}/{row.queue}/{row.name}/{row.last_id}",
         search=lambda row: f"{row.name} {row.queue} {row.task} {row.cron}",
         empty=lambda _rows: EMPTY,
     )
@@ -70,30 +71,45 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
 
     def _why_not_open(self) -> str:
         row = self.chosen
-        return NONE if row is None else "" if row.last_id else "the schedule made no job yet"
+        return NONE if row is None else "" if row.last_id or row.next_id else "the schedule made no job yet"
 
     def _why_not_hold(self) -> str:
         row = self.chosen
         if row is not None and row.adapter is not None:
-            return f"schedules of {row.adapter} are tasks: open it to change it"
+            return row.why_fixed or f"schedules of {row.adapter} are tasks: open it to change it"
         return self.console.operator.why_not_write() or ("" if row is not None else NONE)
 
     def _why_not(self) -> str:
         why, row = self._why_not_hold(), self.chosen
         return why or ("the schedule cannot be read" if row is not None and row.problem else "")
 
-    def open(self) -> None:
-        """Open the last job that it made."""
+    def _why_not_fire(self) -> str:
         row = self.chosen
-        if row is not None and row.last_id is not None:
-            self.console.open_job(QueueRef(row.adapter or NATIVE, row.queue), row.last_id)
+        if row is not None and row.adapter is not None and row.next_id is not None:
+            return self.console.operator.why_not_write()
+        return self._why_not()
+
+    def _open_label(self) -> str:
+        row = self.chosen
+        return "open its next job" if row is not None and row.last_id is None and row.next_id else "open its last job"
+
+    def open(self) -> None:
+        """Open the last job that it made, or the one that it made for its next run."""
+        row = self.chosen
+        job = None if row is None else row.last_id or row.next_id
+        if row is not None and job is not None:
+            self.console.open_job(QueueRef(row.adapter or NATIVE, row.queue), job)
 
     def fire(self) -> None:
-        """Make its job now."""
+        """Make its job now, or run the one that its system made for the next run."""
         row = self.chosen
         assert row is not None  # noqa: S101 - its reason was asked for
 
         async def act() -> None:
+            if row.adapter is not None and row.next_id is not None:
+                job = await self.console.reader.job(QueueRef(row.adapter, row.queue), row.next_id)
+                await self.console.operator.act(OperationRequest(verb=Verb.RUN, jobs=(job,)))
+                return
             if not row.enabled and not await self._may_lift(f"Run {row.name} now", row, "Run"):
                 return
             job_id = await self.console.writer.run_schedule(row.name)
@@ -177,8 +193,8 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
 
     HANDLERS: ClassVar = {
         **ListScreen.HANDLERS,
-        "open": ActionHandler(run=open, reason=_why_not_open, label=lambda _screen: "open its last job"),
-        "fire": ActionHandler(run=fire, reason=_why_not),
+        "open": ActionHandler(run=open, reason=_why_not_open, label=_open_label),
+        "fire": ActionHandler(run=fire, reason=_why_not_fire),
         "hold": ActionHandler(run=hold, reason=_why_not_hold, label=_hold_label),
         "rule": ActionHandler(run=edit_rule, reason=_why_not),
     }

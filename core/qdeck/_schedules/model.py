@@ -163,7 +163,8 @@ def read_state(raw: bytes | None) -> ScheduleState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow:
     """One schedule, as operators see it. `late_s` is set when a run is due and no ticker made it; `adapter` is None for
-    a native one, and only those can be changed.
+    a native one, and only those can be changed: `why_fixed` is why another one cannot. `next_id` is the delayed job of
+    the next run, where its system makes it ahead.
     """
 
     name: str
@@ -181,8 +182,10 @@ class ScheduleRow:
     last_ms: int | None = None
     last_run_ms: int | None = None
     last_id: str | None = None
+    next_id: str | None = None
     last_outcome: str | None = None
     missed_runs: int = 0
     jobs_made: int = 0
     late_s: float | None = None
     problem: str = ""
+    why_fixed: str = ""

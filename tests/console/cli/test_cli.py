@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from core.adapters import test_recurring as recurring
 from core.adapters.rq import records as rq
 from qdeck._engine import programs, transitions
 from qdeck._redis import Endpoint, SyncClient
@@ -225,6 +226,20 @@ def test_an_emptied_queue_is_filled_by_undo(qdeck: Callable[..., Ran], raw: redi
     assert qdeck("undo", "--yes").code == 0
     assert raw.lrange("rq:queue:mail", 0, -1) == [b"one", b"two"]
     assert qdeck("queues", "empty", "mail", "--delayed", "--yes", "--json").json["applied"] == 3
+
+
+def test_schedules_of_other_systems_are_listed_and_say_how_they_run(
+    qdeck: Callable[..., Ran], raw: redis.Redis
+) -> None:
+    recurring.fill_bullmq(raw)
+    rows = {row["name"]: row for row in qdeck("schedule", "--json").json}
+    assert (rows["nightly"]["adapter"], rows["nightly"]["queue"]) == ("bullmq", "post")
+    assert qdeck("schedule", "run", "nightly", "--json").json["id"] == rows["nightly"]["next_id"]
+    assert raw.llen("bull:post:wait") == 1
+    for verb in ("run", "resume", "pause"):
+        ran = qdeck("schedule", verb, "every")
+        assert (ran.code, f"qdeck cannot {verb} the schedule 'every' of bullmq" in ran.err) == (64, True)
+        assert "upsertJobScheduler" in ran.err
 
 
 def test_pause_and_resume(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from qdeck._model.values import JobDetail
     from qdeck._redis.commands import Command, Program
+    from qdeck._schedules.model import ScheduleRow
     from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.cells import Change, ScriptChange
     from qdeck.adapters.model import Entry, Look, Raw, Retried, Skipped, Source, Want
@@ -87,9 +88,17 @@ class BullMq(Adapter):
         """Return all queues with their numbers."""
         from qdeck.adapters.bullmq import rows
 
+        return (yield from rows.read(self.name, self.prefix, self._queues(), now))
+
+    def _queues(self) -> list[str]:
         groups = {} if self.sight is None else self.sight.groups
-        queues = sorted(name.removeprefix(_QUEUE) for name in groups)
-        return (yield from rows.read(self.name, self.prefix, queues, now))
+        return sorted(name.removeprefix(_QUEUE) for name in groups)
+
+    def schedules(self, now: int) -> Program[list[ScheduleRow]]:
+        """Return the job schedulers of all queues."""
+        from qdeck.adapters.bullmq import schedules
+
+        return schedules.read(self.name, self.prefix, self._queues(), now)
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the lists and sorted sets of these states."""

@@ -17,13 +17,13 @@ from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.bullmq.keys import NAME, TICKS, is_marker
 from qdeck.adapters.model import Entry, Part
-from qdeck.adapters.stored_values import MOST_BYTES
+from qdeck.adapters.stored_values import read_short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._model.values import JobDetail
-    from qdeck._redis.commands import Command, Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.model import Raw, Want
 
 LOCK_MS: Final = 60_000  # a job that began so long ago and has no lock lost it: BullMQ renews one every 15s
@@ -57,12 +57,9 @@ def _records(keys: Sequence[bytes]) -> Program[list[Fields | None]]:
 def _read_long(keys: Sequence[bytes], records: Sequence[Fields | None], names: Sequence[bytes]) -> Program[None]:
     """Read fields that may be long into these records, without very long ones."""
     there = [(key, record, name) for key, record in zip(keys, records, strict=True) if record for name in names]
-    sizes = yield with_errors(*((b"HSTRLEN", key, name) for key, _, name in there))
-    short = [one for one, size in zip(there, sizes, strict=True) if not is_error(size) and 0 < size <= MOST_BYTES]
-    calls: list[Command] = [(b"HGET", key, name) for key, _, name in short]
-    replies = (yield with_errors(*calls)) if calls else []
-    for (_, record, name), reply in zip(short, replies, strict=True):
-        record[name] = None if is_error(reply) else reply
+    values = yield from read_short([(key, name) for key, _, name in there])
+    for (_, record, name), value in zip(there, values, strict=True):
+        record[name] = value
 
 
 def read_locked(keys: Sequence[bytes]) -> Program[set[bytes]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Program
+    from qdeck._schedules.model import ScheduleRow
     from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Entry, Look, Raw, Retried, Skipped, Want
@@ -39,7 +40,7 @@ class Celery(Adapter):
 
     name: str = NAME
     about: ClassVar[str] = "the queues and results of Celery"
-    acl_keys: ClassVar[tuple[str, ...]] = ("_kombu.*", "unacked*", "celery*", "qdeck:celery:*")
+    acl_keys: ClassVar[tuple[str, ...]] = ("_kombu.*", "unacked*", "celery*", "redbeat:*", "qdeck:celery:*")
     why_no_pause: ClassVar[str] = "each worker remembers what it consumes; use celery control cancel_consumer"
     repeats: ClassVar[bool] = True
     settings_type: ClassVar[type[AdapterSettings]] = CelerySettings
@@ -88,6 +89,12 @@ class Celery(Adapter):
         results = groups.get(RESULTS, FoundKeys())
         timeout = self.own.visibility_timeout_s
         return (yield from rows.read(self.name, self.keys, sorted(bindings), results, now, timeout))
+
+    def schedules(self, now: int) -> Program[list[ScheduleRow]]:
+        """Return the schedules of RedBeat."""
+        from qdeck.adapters.celery import schedules
+
+        return schedules.read(self.name, self.own.redbeat_prefix.encode(), now)
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the lists of a queue by priority and the messages that workers hold; or the results."""

@@ -27,6 +27,8 @@ class CelerySettings(AdapterSettings, frozen=True, kw_only=True):
     """The same of `broker_transport_options`."""
     separator: str = _SEPARATOR.decode()
     """`sep` of `broker_transport_options`."""
+    redbeat_prefix: str = "redbeat:"
+    """`redbeat_key_prefix`, if RedBeat runs the periodic tasks."""
     visibility_timeout_s: int = 3600
     """`visibility_timeout` of `broker_transport_options`."""
 

@@ -359,7 +359,8 @@ def _schedule(raw_id: bytes, task: dict[str, Any], now: int) -> ScheduleRow | No
         name=shown_text(task.get("name")) or text_of(raw_id), adapter=NAME, queue=NAME,
         task=f"{shown_text(task.get('module'))}.{shown_text(task.get('function'))}", cron=cron, tz="UTC",
         priority=whole(task.get("priority")), payload=codec.encode_json([task.get("args"), task.get("kwargs")]),
-        next_ms=due, last_id=text_of(raw_id), late_s=late if late is not None and late > LATE_S else None,
+        next_ms=due, last_id=text_of(raw_id), next_id=text_of(raw_id),
+        late_s=late if late is not None and late > LATE_S else None,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from qdeck._model.values import JobDetail, WorkerRow
     from qdeck._redis.commands import Program
+    from qdeck._schedules.model import ScheduleRow
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Entry, Look, Raw, Retried, Skipped, Source, Want
     from qdeck.adapters.plans import Context
@@ -74,6 +75,12 @@ class Rq(Adapter):
         from qdeck.adapters.rq import rows
 
         return (yield from rows.read(self.name, now))
+
+    def schedules(self, now: int) -> Program[list[ScheduleRow]]:
+        """Return the jobs of `rq cron` and of rq-scheduler."""
+        from qdeck.adapters.rq import schedules
+
+        return schedules.read(self.name, now)
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the list and the sorted sets of these states."""

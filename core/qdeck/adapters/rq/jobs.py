@@ -17,7 +17,7 @@ from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Entry, Part, Raw
 from qdeck.adapters.rq.keys import HANDOVER, NAME, STARTED, first_seen_key, job_key, job_of, results_key
-from qdeck.adapters.stored_values import MOST_BYTES, inflated
+from qdeck.adapters.stored_values import inflated, read_short
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.tracebacks import error_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._model.values import JobDetail
-    from qdeck._redis.commands import Command, Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.model import Want
 
 MOST_RESULTS: Final = 20
@@ -36,7 +36,7 @@ SHOWN: Final = (
 )  # fmt: skip
 RESULTS: Final = {b"1": "finished", b"2": "failed", b"3": "stopped", b"4": "retried", b"5": "failed"}
 Fields = dict[bytes, bytes | None]
-_CALL: Final = re.compile(r"([A-Za-z_][\w.]*)\(.*\)", re.DOTALL)
+CALL: Final = re.compile(r"([A-Za-z_][\w.]*)\(.*\)", re.DOTALL)
 
 
 def fill(queue: str, raws: Sequence[Raw], now: int, want: Want) -> Program[list[Entry]]:
@@ -106,12 +106,8 @@ def _text(raw: bytes | None) -> str:
 
 def read_calls(ids: Sequence[bytes]) -> Program[list[bytes | None]]:
     """Read the calls of jobs, as JSON; None is one that is missing or too large."""
-    sizes = yield with_errors(*((b"HSTRLEN", job_key(one), b"data") for one in ids))
-    small = [one for one, size in zip(ids, sizes, strict=True) if not is_error(size) and 0 < size <= MOST_BYTES]
-    calls: list[Command] = [(b"HGET", job_key(one), b"data") for one in small]
-    replies = (yield with_errors(*calls)) if calls else []
-    known = {one: reply for one, reply in zip(small, replies, strict=True) if not is_error(reply)}
-    return [codec.encode_json(call_of(known[one])) if known.get(one) else None for one in ids]
+    bodies = yield from read_short([(job_key(one), b"data") for one in ids])
+    return [codec.encode_json(call_of(body)) if body else None for body in bodies]
 
 
 def call_of(body: bytes) -> Any:
@@ -163,7 +159,7 @@ def _job(
         State.RUNNING: seen_ms if source.native_state == HANDOVER else moments[b"started_at"],
     }.get(source.state, moments[b"ended_at"])  # fmt: skip
     description = text_of(facts.get(b"description") or b"")
-    called = _CALL.match(description)  # what RQ writes where its caller gives none
+    called = CALL.match(description)  # what RQ writes where its caller gives none
     worker = payload.mask_text(text_of(facts.get(b"worker_name") or b"")) or None
     class_name, message = error
     failed = source.state is State.DEAD

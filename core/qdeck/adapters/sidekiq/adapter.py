@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from qdeck._model.values import WorkerRow
     from qdeck._redis.commands import Program
+    from qdeck._schedules.model import ScheduleRow
     from qdeck._settings.model import AdapterSettings
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Entry, Look, Raw, Skipped, Want
@@ -31,7 +32,7 @@ class Sidekiq(Adapter):
     name: str = NAME
     about: ClassVar[str] = "queue:*, retry, schedule and dead of Sidekiq"
     acl_keys: ClassVar[tuple[str, ...]] = (
-        "queues", "queue:*", "retry", "schedule", "dead", "processes", "paused",
+        "queues", "queue:*", "retry", "schedule", "dead", "processes", "paused", "cron_jobs*", "cron_job:*",
         "*:[0-9]*:????????????", "*:[0-9]*:????????????:work",  # a process: host, pid and a nonce
     )  # fmt: skip
     why_no_pause: ClassVar[str] = "only Sidekiq Pro has that"
@@ -96,6 +97,12 @@ class Sidekiq(Adapter):
 
         names = yield from processes.identities(self.keys)
         return (yield from processes.read(self.name, self.keys, names, now))
+
+    def schedules(self, now: int) -> Program[list[ScheduleRow]]:
+        """Return the schedules of sidekiq-cron."""
+        from qdeck.adapters.sidekiq import schedules
+
+        return schedules.read(self.name, self.keys, now)
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the list of a queue and the hashes of running jobs; or a sorted set."""

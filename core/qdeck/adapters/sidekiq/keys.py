@@ -30,6 +30,7 @@ class SidekiqKeys:
         self.queues = self.prefix + b"queues"
         self.processes = self.prefix + b"processes"
         self.paused = self.prefix + b"paused"
+        self.cron_jobs = (self.prefix + b"cron_jobs:default", self.prefix + b"cron_jobs")
 
     def queue(self, queue: str) -> bytes:
         """Return the list of the jobs that wait in a queue."""

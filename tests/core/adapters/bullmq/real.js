@@ -29,6 +29,8 @@ async function main() {
       const job = await queue.getJob(name);
       await (command === 'retry' ? job.retry('failed') : job[command]());
     }
+  } else if (command === 'schedule') {
+    for (const name of names) await queue.upsertJobScheduler(name, { pattern: '0 3 1 1 *' }, { name: 'count' });
   } else if (command === 'pause' || command === 'resume' || command === 'drain') {
     await queue[command]();
   } else {

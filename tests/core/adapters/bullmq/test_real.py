@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from core.adapters.bullmq.records import EMITTED
-from qdeck.admin import Writer
+from qdeck.admin import Reader, Writer
 from qdeck.testing.adapters import contents, values
 from support.systems import node_with
 from support.waiting import wait_until
@@ -152,6 +152,23 @@ def test_the_effect_is_that_of_its_own_method(
         assert emitted(raw) == theirs_emitted
         writer.undo(done.batch)
     assert contents(raw, without=EMITTED) == before
+
+
+def test_the_next_job_of_a_scheduler_runs_now_and_another_follows(
+    url: str, raw: redis.Redis, bullmq: RealBullMq
+) -> None:
+    bullmq.run("schedule", "yearly")
+    with Reader(url) as reader:
+        [row] = reader.schedules()
+        assert (row.name, row.task, row.cron, row.queue) == ("yearly", "count", "0 3 1 1 *", "mail")
+        assert row.next_id is not None
+        assert operate(url, "run", row.next_id) == 1
+        with bullmq.worker():
+            wait_until(lambda: raw.zcard(P + "completed") == 1, 60)
+        assert int(raw.get(f"ran:{row.next_id}") or 0) == 1
+        [after] = reader.schedules()
+    assert after.next_id is not None
+    assert after.jobs_made > row.jobs_made
 
 
 @pytest.mark.parametrize("make", ["count", "count-urgent", "count-later", ""])

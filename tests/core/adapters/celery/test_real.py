@@ -139,6 +139,30 @@ def test_tasks_of_a_killed_worker_are_put_back_and_run(url: str, raw: redis.Redi
     assert ran(raw)["a"] == 2
 
 
+def test_schedules_of_redbeat_are_listed(url: str, raw: redis.Redis, celery: RealCelery) -> None:
+    celery.send("count", "a")
+    python = python_with("celery[redis]==5.7.0", "celery-redbeat==2.4.2")
+    done = subprocess.run(
+        [python, str(HERE / "real_redbeat.py")],
+        env=celery.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    with Reader(url) as reader:
+        rows = {row.name: row for row in reader.schedules()}
+    assert {name: (row.cron, row.task, row.queue, row.enabled) for name, row in rows.items()} == {
+        "yearly": ("0 3 1 1 *", "real.count", "celery", True), "hourly": ("every 1h 00m", "real.count", "low", True),
+        "off": ("every 1m 00s", "real.count", "celery", False),
+    }  # fmt: skip
+    hourly = rows["hourly"]
+    assert hourly.last_ms is not None
+    assert hourly.next_ms is not None
+    assert abs(hourly.next_ms - hourly.last_ms - 3_600_000) < 2_000
+
+
 def test_priorities_and_times_are_shown(url: str, raw: redis.Redis, celery: RealCelery) -> None:
     celery.send("urgent", "a")
     celery.send("count", "b")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck import QdeckError
-from qdeck.admin import Writer
+from qdeck.admin import Reader, Writer
 from qdeck.testing.adapters import contents, values
 from support.systems import python_with
 
@@ -148,6 +148,24 @@ def test_an_emptied_queue_is_as_its_own_tool_leaves_it(url: str, raw: redis.Redi
         assert masked(raw) == theirs
         writer.undo(done.batch)
     assert contents(raw) == before
+
+
+def test_its_schedulers_are_listed(url: str, raw: redis.Redis) -> None:
+    script = str(Path(__file__).parent / "real_schedules.py")
+    for kind, packages in (("cron", ()), ("scheduler", ("rq-scheduler==0.14.0",))):
+        python = python_with("rq==2.12.0", "redis==5.3.1", *packages)
+        done = subprocess.run([python, script, url, kind], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+    with Reader(url) as reader:
+        rows = {row.name: row for row in reader.schedules()}
+    assert {name: (row.cron, row.task, row.queue) for name, row in rows.items()} == {
+        "calendar.formatmonth": ("0 3 1 1 *", "calendar.formatmonth", "mail"),
+        "calendar.isleap": ("every 1h 00m", "calendar.isleap", "mail"),
+        "yearly": ("0 3 1 1 *", "calendar.month", "mail"), "hourly": ("every 1h 00m", "calendar.isleap", "mail"),
+        "once": ("once", "calendar.isleap", "mail"),
+    }  # fmt: skip
+    assert all(row.next_ms for row in rows.values())
+    assert (rows["calendar.isleap"].last_outcome, rows["calendar.isleap"].last_ms is None) == ("ready", False)
 
 
 def masked(raw: redis.Redis) -> dict[bytes, Any]:
