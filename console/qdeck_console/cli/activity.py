@@ -13,9 +13,11 @@ import click
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.columns import Cell, TextColumn
-from qdeck_console.cli.output import dumps, moment, note, table, write_text
+from qdeck_console.cli.output import age, dumps, moment, note, table, write_text
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from qdeck.admin import Activity
 
 _AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)")
@@ -43,7 +45,9 @@ def activity(since: str | None) -> None:
     if given.as_json:
         for entry in entries:
             write_text(dumps(documents.operation(entry)) + "\n")
-    elif not table(_COLUMNS, map(_cells, entries)):
+        return
+    undone = _undone(entries)
+    if not table(_COLUMNS, (_cells(entry, undone) for entry in entries)):
         note("qdeck: no operations")
 
 
@@ -73,13 +77,31 @@ _COLUMNS = (
     TextColumn("counts", most=60, drop=2),
     TextColumn("result", drop=1),
     TextColumn("where", most=60, wraps=True),
+    TextColumn("undo", right=True),
     TextColumn("batch", most=None),
 )
 
 
-def _cells(entry: Activity) -> list[Cell | str]:
+def _undone(entries: Sequence[Activity]) -> set[str | None]:
+    """Return the batches that an undo restored to its end."""
+    return {entry.batch for entry in entries if entry.verb == "undo" and entry.outcome == "done"}
+
+
+def _undo(entry: Activity, undone: Collection[str | None]) -> str:
+    """Return how long an operation can be undone; `no` where it cannot, and never could."""
+    if entry.verb == "undo":
+        return "-"
+    if entry.batch in undone and entry.batch is not None:
+        return "undone"
+    if entry.undo_until_ms is None:
+        return "no"
+    left_s = entry.undo_until_ms / 1000 - time.time()
+    return age(left_s) if left_s > 0 else "over"
+
+
+def _cells(entry: Activity, undone: Collection[str | None]) -> list[Cell | str]:
     counts = " ".join(f"{name}={count:,}" for name, count in entry.counts.items())
     rules = ", ".join(used.rule for used in entry.rules)
     where = entry.filter or entry.detail or rules or " ".join(entry.queues)
     who = f"{entry.who}@{entry.host}" + (f", continued by {entry.continued_by}" if entry.continued_by else "")
-    return [moment(entry.at_ms), who, entry.verb, counts, entry.outcome, where, entry.batch or ""]
+    return [moment(entry.at_ms), who, entry.verb, counts, entry.outcome, where, _undo(entry, undone), entry.batch or ""]

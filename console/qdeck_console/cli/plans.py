@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from qdeck.admin import PRIORITY_NAMES, Feature, byte_size, counted, duration, has_feature, local_time
+from qdeck.admin import (
+    MAX_UNDO_BYTES,
+    PRIORITY_NAMES,
+    Caution,
+    CautionCode,
+    Feature,
+    byte_size,
+    counted,
+    duration,
+    has_feature,
+    local_time,
+)
 from qdeck_console import documents
 from qdeck_console.cli.columns import TextColumn
 from qdeck_console.cli.output import line, note, note_skips, safe, table, write_json, write_with_entries
@@ -263,3 +274,14 @@ def _print_batch(result: BatchResult, outcomes: Outcomes | None) -> None:
     elif undoable:
         what = "it" if undoable == result.applied else f"{undoable:,} of them"
         line(f"qdeck undo {safe(result.batch)} undoes {what} until {local_time(result.undo_until_ms)}")
+    elif result.applied:
+        line(_no_undo(result))
+
+
+def _no_undo(result: BatchResult) -> str:
+    """Return why nothing of a batch can be undone."""
+    if result.verb.value == "requeue":
+        return Caution(code=CautionCode.NO_UNDO).text
+    if result.cancel_requested == result.applied:
+        return "this cannot be undone: undo does not restart running jobs"
+    return f"this cannot be undone: undo keeps {MAX_UNDO_BYTES >> 20} MiB at most"

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qdeck.admin import parse
+from qdeck.admin import State, parse
 from qdeck_console.cli.base import command
 from qdeck_console.cli.operate import (
     act,
@@ -36,7 +36,7 @@ def requeue(queue: str | None, *, all_running: bool, **options: Any) -> None:
 )
 @act_options
 @state_option
-@click.option("--all-running", is_flag=True, help="Also running jobs that are not stuck.")
+@click.option("--all-running", is_flag=True, help="Running jobs, whether they are stuck or not.")
 def bury(queue: str | None, *, all_running: bool, **options: Any) -> None:
     """Bury jobs: make them dead letters.
 
@@ -44,8 +44,10 @@ def bury(queue: str | None, *, all_running: bool, **options: Any) -> None:
     with them, and their failure handlers are enqueued.
     """
     check_filter(options["where"])
+    if all_running:
+        options["states"] = (*options["states"], State.RUNNING.value)
     names_states = bool(options["states"]) or "state" in parse(options["where"]).fields
-    _act_on_stuck("bury", queue, options, every=all_running or names_states)
+    _act_on_stuck("bury", queue, options, every=names_states)
 
 
 def _act_on_stuck(verb: str, queue: str | None, options: dict[str, Any], *, every: bool) -> None:

@@ -279,6 +279,7 @@ class CautionCode(StrEnum):
     TARGET_UNSERVED = "target_unserved"
     TARGET_WITHOUT_TASK = "target_without_task"
     SOURCE_PAUSED = "source_paused"
+    TARGET_PAUSED = "target_paused"
     NO_DEAD_LETTER = "no_dead_letter"
     RECORDS_END = "records_end"
 
@@ -321,6 +322,7 @@ _CAUTIONS: Final[Mapping[CautionCode, Callable[[str], str]]] = MappingProxyType(
         CautionCode.TARGET_UNSERVED: lambda name: f"no live worker serves {name}",
         CautionCode.TARGET_WITHOUT_TASK: lambda name: f"no live worker of the target queue has {name}",
         CautionCode.SOURCE_PAUSED: lambda name: f"{name}; jobs that are moved can run",
+        CautionCode.TARGET_PAUSED: lambda name: f"{name}; jobs that are moved wait until it is resumed",
         CautionCode.ORDER_UNKNOWN: lambda _: "it is unknown from which end readers take the entries of a list",
     }
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core._operations.yard import OTHER, QUEUE, Yard
+from core._operations.yard import OTHER, QUEUE, Yard, now_ms
+from qdeck._engine import keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -291,3 +293,43 @@ def test_wrong_usage(qdeck: Callable[..., Ran], yard: Yard, args: tuple[str, ...
     assert (ran.code, ran.out) == (64, "")
     assert ran.err
     assert yard.dump() == before
+
+
+def test_bury_of_all_running_jobs_takes_no_other(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    running = yard.add()
+    yard.claim()
+    yard.add(delay_ms=10**7)
+    yard.add()
+    ran = qdeck("bury", QUEUE, "--all-running", "--json")
+    assert [entry["id"] for entry in ran.json["entries"]] == [running]
+    assert qdeck("bury", QUEUE, "--all-running", "--yes").code == 0
+    assert [len(yard.ids(state)) for state in ("running", "ready", "delayed", "dead")] == [0, 1, 1, 1]
+
+
+def test_what_cannot_be_undone_says_so_when_it_is_done(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    yard.add()
+    yard.claim()
+    ran = qdeck("requeue", QUEUE, "--all-running", "--yes")
+    assert (ran.code, "this cannot be undone: jobs cannot be returned to the workers" in ran.out) == (0, True)
+    yard.bulk_dead(1)
+    full = {"id": "b-full", "verb": "discard", "by": "x@y", "at_ms": now_ms(), "until_ms": now_ms() + 10**6}
+    yard.raw.hset(keys.UNDO, "b-full", json.dumps(full | {"applied": 1, "bytes": 64 * 1024 * 1024}))
+    ran = qdeck("dead", "discard", QUEUE, "--yes")
+    assert (ran.code, ran.out) == (
+        0,
+        f"discarded 1 job from {QUEUE}\nthis cannot be undone: undo keeps 64 MiB at most\n",
+    )
+
+
+def test_the_log_says_until_when_each_operation_can_be_undone(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    yard.bulk_dead(2)
+    qdeck("queues", "pause", QUEUE)
+    first = qdeck("dead", "retry", QUEUE, "--id", yard.ids("dead")[0], "--yes", "--json").json["batch"]
+    qdeck("dead", "discard", QUEUE, "--yes")
+    qdeck("undo", first, "--yes")
+    head, *rows = qdeck("activity").out.splitlines()
+    assert "undo" in head.split()
+    told = [row.split()[-2] if "b-" in row else row.split()[-1] for row in rows]
+    assert told[:2] == ["no", "undone"]
+    assert re.fullmatch(r"(23h|24h)\S*|\d+m", told[2]), rows
+    assert told[3] == "-"

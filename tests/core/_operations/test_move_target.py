@@ -53,8 +53,11 @@ def test_a_source_that_is_paused_for_a_reason(deck: Writer, yard: Yard) -> None:
     serve(yard, "w1", ["send"])
     deck.pause(QUEUE, reason="INC-42")
     assert cautions(deck) == [f"{QUEUE} is paused by {actor()}: INC-42; jobs that are moved can run"]
-    deck.pause(OTHER)
-    assert cautions(deck) == [], "they wait there, too"
+    deck.pause(OTHER, reason="INC-43")
+    waits = f"{OTHER} is paused by {actor()}: INC-43; jobs that are moved wait until it is resumed"
+    assert cautions(deck) == [waits], "they wait there, too"
+    deck.resume(QUEUE)
+    assert cautions(deck) == [waits]
 
 
 def test_a_few_of_many_tasks_are_named(deck: Writer, yard: Yard) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with the queue that jobs are moved to: it is new, no worker serves it, or none has their tasks."""
+"""What is wrong with the target of a move: it is new or paused, no worker serves it, or none has the tasks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MoveTarget:
             self._found = yield from self._read(name)
         if source not in self._sources:
             self._sources.add(source)
-            self._found += yield from _read_pause(name, source)
+            self._found += [one for one in (yield from _read_pause(name, source)) if one not in self._found]
         known = self._tasks
         tasks = {_task_of(head) for head in heads if head} - known if known is not None else ()
         for task in sorted(tasks):
@@ -58,9 +58,11 @@ class MoveTarget:
 def _read_pause(name: str, source: str) -> Program[list[Caution]]:
     pauses = yield from reads.fetch_all([(b"HGET", keys.key(queue, "meta"), b"paused") for queue in (source, name)])
     stands, there = map(queue_details.pause_of, pauses)
-    if stands is None or there is not None:
+    paused, code = (there, CautionCode.TARGET_PAUSED) if there is not None else (stands, CautionCode.SOURCE_PAUSED)
+    if paused is None:
         return []
-    return [Caution(code=CautionCode.SOURCE_PAUSED, name=f"{source} is paused {replace(stands, at_ms=None).words('')}")]
+    queue = source if there is None else name
+    return [Caution(code=code, name=f"{queue} is paused {replace(paused, at_ms=None).words('')}".rstrip())]
 
 
 def _task_of(head: bytes) -> str:
