@@ -125,11 +125,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="move", call="move(-1)", footer=False,
     ),
     Action(
-        id="pagedown", scopes=_LIST, keys=("pagedown",), verb="page", help="move down a page",
+        id="pagedown", scopes=_LIST, keys=("pagedown",), verb="page down", help="move down a page",
         group="move", call="page(1)", footer=False,
     ),
     Action(
-        id="pageup", scopes=_LIST, keys=("pageup",), verb="page", help="move up a page",
+        id="pageup", scopes=_LIST, keys=("pageup",), verb="page up", help="move up a page",
         group="move", call="page(-1)", footer=False,
     ),
     Action(

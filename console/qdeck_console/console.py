@@ -45,6 +45,7 @@ class Console(Session, Protocol):
     frozen_ms: int | None
     last_key_at: float
     served: deque[float | None]
+    last_commands: deque[str]
     theme: str
 
     @property

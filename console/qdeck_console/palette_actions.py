@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 _MOST_NAMES: Final = 200
 _FIND_STEP: Final = 20_000  # jobs read between two reports of a search
 _WORD: Final = 600  # the score of letters that begin a word
+_LEAST_OF_QUEUE: Final = 2  # letters that find a queue by its name
+_MOST_QUEUES: Final = 20
+_LAST_RANK: Final = 4
+_QUEUE: Final = next(word for word in WORDS if word.name == "queue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,13 @@ class PaletteCommand:
     argument: str = ""
     why_not: str = ""
     rank: int = 0
+    typed: str = ""
+    """What is typed to get this line alone, where that is not the title."""
+
+    @property
+    def completed(self) -> str:
+        """What `tab` writes: the command, ready for its argument."""
+        return self.typed or self.title + (" " if self.argument else "")
 
 
 def found(console: Console, below: FrameScreen, text: str) -> list[PaletteCommand]:
@@ -53,7 +66,21 @@ def found(console: Console, below: FrameScreen, text: str) -> list[PaletteComman
             named = command.title.startswith(query.strip()) and query.strip() != ""
             # A named command comes first even when it is disabled: enter must not run another one.
             scored.append((not named, command.why_not != "" and not named, -best, command.rank, at, command))
+    if len(query.strip()) >= _LEAST_OF_QUEUE:
+        scored += [(True, False, -value, _LAST_RANK, at, command) for value, at, command in _queues(console, query)]
     return [row[-1] for row in sorted(scored, key=lambda row: row[:-1])]
+
+
+def _queues(console: Console, query: str) -> list[tuple[int, int, PaletteCommand]]:
+    """Return the queues whose names match best, with their scores: a name opens its queue."""
+    names = _names(console, _QUEUE) or []
+    scored = [
+        (value, at) for at, name in enumerate(names) if (value := score(query, name)) is not None and value > _WORD
+    ]
+    return [
+        (value, at, PaletteCommand(title=names[at], help="open the queue", do=partial(_open_queue, console, names[at])))
+        for value, at in heapq.nlargest(_MOST_QUEUES, scored)
+    ]
 
 
 def every(console: Console, below: FrameScreen) -> list[PaletteCommand]:
@@ -61,12 +88,14 @@ def every(console: Console, below: FrameScreen) -> list[PaletteCommand]:
     here = {"list", below.SCOPE, "app"}
     mine = [_action(below, action) for action in ACTIONS if here & set(action.scopes)]
     seen = {command.title for command in mine}
-    others = [
-        PaletteCommand(title=action.verb, help=action.help, keys=action.key_name, do=_nothing, rank=3,
-                why_not=f"on {places(action)}")
-        for action in ACTIONS
-        if not here & set(action.scopes) and action.verb not in seen
-    ]  # fmt: skip
+    others = []
+    for action in ACTIONS:
+        if not here & set(action.scopes) and action.verb not in seen:
+            seen.add(action.verb)
+            others.append(
+                PaletteCommand(title=action.verb, help=action.help, keys=action.key_name, do=_nothing, rank=3,
+                    why_not=f"on {_all_places(action.verb)}")
+            )  # fmt: skip
     words = [
         PaletteCommand(
             title=word.name, argument=word.argument, help=word.help, rank=1, do=_bound(console, below, word, ""),
@@ -80,6 +109,11 @@ def every(console: Console, below: FrameScreen) -> list[PaletteCommand]:
         if name in console.MODES
     ]
     return [*mine, *words, *screens, *others]
+
+
+def _all_places(verb: str) -> str:
+    """Return the names of the screens that have an action of this name."""
+    return ", ".join(dict.fromkeys(places(action) for action in ACTIONS if action.verb == verb))
 
 
 def _action(below: FrameScreen, action: Action) -> PaletteCommand:
@@ -146,7 +180,11 @@ def _with_argument(console: Console, below: FrameScreen, word: Word, rest: str) 
     scored = [(-value, at, name) for at, name in enumerate(names) if (value := score(rest, name)) is not None]
     return [
         PaletteCommand(
-            title=name, help=word.help, do=_bound(console, below, word, name), why_not=why_not(console, word)
+            title=name,
+            help=word.help,
+            do=_bound(console, below, word, name),
+            why_not=why_not(console, word),
+            typed=f"{word.name} {name}",
         )
         for _, _, name in sorted(scored)[:_MOST_NAMES]
     ]

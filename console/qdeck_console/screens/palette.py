@@ -35,6 +35,7 @@ class PaletteScreen(Chooser[PaletteCommand]):
     def __init__(self, console: Console, below: FrameScreen, text: str = "") -> None:
         super().__init__(console)
         self._below, self._text = below, text
+        self._at_past: int | None = None  # the place in the history whose command is written
 
     def head(self) -> Widget:
         """Return the field."""
@@ -70,7 +71,7 @@ class PaletteScreen(Chooser[PaletteCommand]):
         """Write the chosen command out, so that what it takes can be typed."""
         command = self.chosen
         if command is not None:
-            self._write(command.title + (" " if command.argument else ""))
+            self._write(command.completed)
 
     def _write(self, text: str) -> None:
         box = self.query_one("#words", TextField)
@@ -94,6 +95,24 @@ class PaletteScreen(Chooser[PaletteCommand]):
         if command is None or not (named or self.has_moved):
             return
         if command.argument:
-            self._write(f"{command.title} ")
+            self._write(command.completed)
         else:
+            self._remember(command.completed)
             _ = self.dismiss(command)
+
+    def action_move(self, by: int) -> None:
+        """Choose another line; `up` on an empty field, or in the history, goes to the command before."""
+        box, past = self.query_one("#words", TextField), self._below.console.last_commands
+        at = self._at_past
+        if self.has_moved or not past or box.value != (past[at] if at is not None else "") or (by != -1 and at is None):
+            super().action_move(by)
+            return
+        at = len(past) + by if at is None else at + by
+        self._at_past = max(0, at) if at < len(past) else None
+        self._write(past[self._at_past] if self._at_past is not None else "")
+
+    def _remember(self, text: str) -> None:
+        past = self._below.console.last_commands
+        if text in past:
+            past.remove(text)
+        past.append(text)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
+
+from textual.widgets import Input
 
 from qdeck.admin import Writer
 from qdeck_console.actions import ACTIONS
@@ -11,12 +14,15 @@ from qdeck_console.palette_actions import every
 from qdeck_console.palette_commands import WORDS, score, split
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.job import JobScreen
+from qdeck_console.screens.queue import QueueScreen
 from support.screens import HOOKS, MAIL, app_of, command, console, fill, text, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from qdeck_console.app import ConsoleApp
 
 
 def test_fuzzy_search_prefers_beginnings() -> None:
@@ -130,3 +136,62 @@ async def test_the_mouse_works_in_dialogs(url: str) -> None:
         await until(pilot, lambda: bool(app.screen.query("#choices")) and app.screen.query_one("#choices").display)
         await pilot.click("#choices", offset=(5, 0))
         await until(pilot, lambda: app.current_mode == "stuck")
+
+
+async def test_a_queue_is_opened_by_some_letters_of_its_name(url: str) -> None:
+    fill(url)
+    async with console(url, size=(120, 36)) as pilot:
+        await until(pilot, "hooks")
+        await pilot.press("colon", *"hoo")
+        await until(pilot, "open the queue")
+        await pilot.press("tab")
+        await until(pilot, lambda: app_of(pilot).screen.query_one("#words", Input).value == HOOKS)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app_of(pilot).screen, QueueScreen))
+        await until(pilot, HOOKS)
+
+
+async def test_tab_keeps_the_word_and_completes_its_argument(url: str) -> None:
+    fill(url)
+    async with console(url) as pilot:
+        await pilot.press("colon", *"theme pap")
+        await until(pilot, "qdeck-paper")
+        await pilot.press("tab")
+        box = app_of(pilot).screen.query_one("#words", Input)
+        await until(pilot, lambda: box.value == "theme qdeck-paper")
+        await pilot.press("enter")
+        await until(pilot, lambda: app_of(pilot).theme == "qdeck-paper")
+
+
+async def test_up_writes_the_last_commands(url: str) -> None:
+    fill(url)
+    async with console(url) as pilot:
+        for name in ("stuck", "theme qdeck-paper"):
+            await command(pilot, name)
+        await pilot.press("colon", "up")
+        box = app_of(pilot).screen.query_one("#words", Input)
+        await until(pilot, lambda: box.value == "theme qdeck-paper")
+        await pilot.press("up")
+        await until(pilot, lambda: box.value == "stuck")
+        await pilot.press("up")
+        assert box.value == "stuck"
+        await pilot.press("down", "down")
+        await until(pilot, lambda: box.value == "")
+        await pilot.press("down")
+        assert box.value == "", "the list moves"
+
+
+def _is_open(app: ConsoleApp, tab: str) -> bool:
+    return app.current_mode == tab
+
+
+async def test_no_two_lines_are_equal(url: str) -> None:
+    fill(url)
+    async with console(url) as pilot:
+        app = app_of(pilot)
+        for tab in ("queues", "stuck", "workers", "schedules"):
+            await command(pilot, tab)
+            await until(pilot, partial(_is_open, app, tab))
+            assert isinstance(app.screen, FrameScreen)
+            lines = [(one.title, one.argument) for one in every(app, app.screen)]
+            assert len(set(lines)) == len(lines), tab
