@@ -96,7 +96,8 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
             ),
             KnownRule(
                 name="pending_too_old", setting="max_pending_age", foreign=True,
-                about="A VM that is still pending. Its pool clones a new one.",
+                about="A VM that is still pending: its pool clones a new one. An entry of a stream that its consumer "
+                "did not acknowledge: it is buried.",
             ),
             KnownRule(
                 name="request_too_old", setting="max_request_age", foreign=True,

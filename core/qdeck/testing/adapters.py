@@ -6,7 +6,7 @@ It needs pytest and two fixtures: `url` of a server that is empty and may be wri
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -54,10 +54,16 @@ def values(raw: redis.Redis, *, without: Iterable[str] = ()) -> dict[bytes, obje
             found[key] = raw.lrange(key, 0, -1)
         elif kind == b"stream":
             groups = [group["name"] for group in raw.xinfo_groups(key)]
-            found[key] = (raw.xrange(key), {name: raw.xpending(key, name) for name in groups})
+            found[key] = (raw.xrange(key), {name: _pending(raw, key, name) for name in groups})
         else:
             found[key] = raw.get(key)
     return found
+
+
+def _pending(raw: redis.Redis, key: bytes, group: bytes) -> list[tuple[object, ...]]:
+    """Return the pending entries of a group: the id, the consumer and the delivery count of each."""
+    rows: Any = raw.xpending_range(key, group, "-", "+", 10_000)
+    return [(row["message_id"], row["consumer"], row["times_delivered"]) for row in rows]
 
 
 class Conformance:

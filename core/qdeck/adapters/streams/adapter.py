@@ -17,7 +17,7 @@ from qdeck._redis.commands import raw_of, text_of
 from qdeck._redis.errors import is_error
 from qdeck._settings.model import AdapterSettings, Interval
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.model import ALL, Capability, Kind, Source, age_s, change_each
+from qdeck.adapters.model import ALL, NO_QUEUE, Capability, Kind, Source, age_s, change_each
 from qdeck.adapters.streams.groups import NAMED, PendingLimits, Place, read_consumers, read_groups
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Entry, Look, Raw, Seen, Skipped, Want
-    from qdeck.adapters.plans import Context
+    from qdeck.adapters.plans import Context, Rule
 
 _PENDING: Final = (State.RUNNING, State.DEAD)
 
@@ -74,7 +74,8 @@ class Streams(Adapter):
             ),
             Verb.DISCARD: Capability(states=(State.READY, *_PENDING), note="a pending one is acknowledged"),
             Verb.BURY: Capability(
-                code=CapabilityCode.NO_DEAD_LETTERS, note="an entry is dead by the number of its deliveries"
+                states=(State.RUNNING,),
+                note=f"only one that is pending for too long; its delivery count is set to {self.limits.deliveries}",
             ),
             Verb.RUN: Capability(code=CapabilityCode.NO_SUCH_STATE, note="streams have no delayed entries"),
             Verb.CANCEL: Capability(
@@ -159,7 +160,15 @@ class Streams(Adapter):
             stream: [] if isinstance(said, Exception) else [group.place for group in said]
             for stream, said in known.items()
         }
-        return change_each(lambda entry: changes.build(act, entry, groups.get(entry.seen.key, [])), entries)
+        return change_each(
+            lambda entry: changes.build(act, entry, groups.get(entry.seen.key, []), self.limits.deliveries), entries
+        )
+
+    def rules(self, queue: str) -> Sequence[Rule]:
+        """Entries that were pending, or dead, for too long."""
+        from qdeck.adapters.streams.rules import RULES
+
+        return RULES if queue != NO_QUEUE else ()
 
     def _streams(self) -> list[bytes]:
         return [] if self.sight is None else [raw_of(name) for name in sorted(self.sight.groups)]

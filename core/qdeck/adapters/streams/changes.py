@@ -14,14 +14,19 @@ from qdeck._redis.commands import text_of
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
 from qdeck.adapters.model import Entry, Skipped
+from qdeck.adapters.streams.entries import delivery_of
 from qdeck.adapters.streams.groups import Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def build(act: Verb, entry: Entry, groups: Sequence[Place]) -> Change:
-    """Return the change of a verb for one entry; `groups` are those of its stream."""
+def build(act: Verb, entry: Entry, groups: Sequence[Place], dead_at: int) -> Change:
+    """Return the change of a verb for one entry; `groups` are those of its stream.
+
+    `dead_at` is the delivery count of a dead letter. A group has no place for dead letters, and a copy in another key
+    has no reader, so an entry is buried by its count alone.
+    """
     seen, place = entry.seen, Place.of(entry.queue)
     stream, others = text_of(seen.key), [text_of(group.group) for group in groups if group != place]
     if act is Verb.DISCARD and entry.state is State.READY:
@@ -36,6 +41,10 @@ def build(act: Verb, entry: Entry, groups: Sequence[Place]) -> Change:
         return Change(id=entry.id, cells=(done,), effect="acknowledged; it stays in the stream")
     if seen.value is None:
         raise Skipped.because("it was deleted from the stream")
+    if act is Verb.BURY:
+        after = b"%d:%b" % (dead_at, delivery_of(seen.score)[1])
+        buried = cells.pending(seen.key, place.group, seen.member, seen.score, after)
+        return Change(id=entry.id, cells=(buried,), effect=f"its delivery count is set to {dead_at}")
     if others:
         raise Skipped.because(f"added again, it would reach the other groups, too: {', '.join(others[:3])}")
     added = cells.stream_add(seen.key, *cells.unpacked(seen.value))

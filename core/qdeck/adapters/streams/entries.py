@@ -10,7 +10,7 @@ from qdeck._model.values import State
 from qdeck._redis.commands import text_of
 from qdeck.adapters import message_facts
 from qdeck.adapters.cells import unpacked
-from qdeck.adapters.model import Entry, Kind
+from qdeck.adapters.model import Entry, Kind, age_s
 from qdeck.adapters.streams.groups import Place, moment, read_consumers
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def _entry(queue: str, raw: Raw, now: int, limits: PendingLimits, silent: Collec
             state = State.DEAD
             more |= {
                 "error": facts.error or "NotAcknowledged", "failed_ms": since, "queue_from": queue, "worker": None,
-                "message": facts.message or f"given to consumers {deliveries} times, the last was {text_of(consumer)}",
+                "message": facts.message
+                or f"its delivery count is {deliveries}, its last consumer was {text_of(consumer)}",
             }  # fmt: skip
         elif limits.is_stuck(idle):
             more["stuck"] = _stuck(idle or 0, limits, is_silent=consumer in silent)
@@ -61,7 +62,7 @@ def _entry(queue: str, raw: Raw, now: int, limits: PendingLimits, silent: Collec
     return Entry(
         id=facts.id or entry_id, key=f"streams/{queue}/{raw.source.native_state}/{entry_id}", adapter="streams",
         queue=queue, state=state, native_state=raw.source.native_state, seen=raw.seen(), task=facts.task,
-        tags=facts.tags, enqueued_ms=enqueued, since_ms=since, body=body,
+        tags=facts.tags, enqueued_ms=enqueued, since_ms=since, age_s=age_s(now, since), body=body,
         problem=None if raw.value is not None else "it was deleted from the stream", **more,
     )  # fmt: skip
 

@@ -170,7 +170,7 @@ def test_the_commands_operate_streams(qdeck: Callable[..., Ran], raw: redis.Redi
     assert [row["id"] for row in qdeck("stuck", "--json").json] == ["left"]
     assert qdeck("requeue", STREAM, "--yes").code == 0
     assert qdeck("undo", "--yes").code == 0
-    assert qdeck("bury", STREAM, "--yes").code == 64
+    assert qdeck("bury", STREAM, "--yes").code == 0
     assert [row["id"] for row in qdeck("workers", "--json").json] == [WORKER]
 
 
