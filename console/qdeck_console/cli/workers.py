@@ -13,6 +13,8 @@ from qdeck_console.cli.columns import Cell, TextColumn
 from qdeck_console.cli.output import age, line, number, safe, table, worst_first, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qdeck.admin import WorkerRow
 
 
@@ -68,19 +70,30 @@ def _order(verb: str, about: str) -> None:
     @click.option("--yes", is_flag=True, help="Answer yes to the question.")
     @click.pass_context
     def order(ctx: click.Context, worker_id: str, yes: bool) -> None:
-        from qdeck.admin import served_only_by
         from qdeck_console.cli.asking import confirmed
 
         with settings().writer() as writer:
             rows = [] if yes else writer.workers()
-            if any(row.id == worker_id for row in rows):
-                names = [ref.name for ref in served_only_by(worker_id, rows)]
-                without = f"no other worker serves {', '.join(names)}" if names else "other workers serve its queues"
-                if not confirmed(f"{verb.capitalize()} it?", f"{verb} {worker_id}: {without}", yes=yes):
+            found = next((row for row in rows if row.id == worker_id), None)
+            if found is not None:
+                about = f"{verb} {worker_id}: {_without(found, rows)}"
+                if not confirmed(f"{verb.capitalize()} it?", about, yes=yes):
                     _report(worker_id, None)
                     ctx.exit(1)
             writer.order_worker(worker_id, verb)
         _report(worker_id, verb)
+
+
+def _without(row: WorkerRow, rows: Sequence[WorkerRow]) -> str:
+    """Return whether a worker still works, and which of its queues no other one serves."""
+    from qdeck.admin import served_only_by
+
+    seen = "" if row.heartbeat_s is None else f", last heartbeat {age(row.heartbeat_s)} ago"
+    lost = "" if row.alive else f"it is lost{seen}, and does this only if it returns; "
+    if not row.queues:
+        return f"{lost}it serves no queue"
+    names = ", ".join(ref.name for ref in served_only_by(row.id, rows))
+    return lost + (f"no other worker serves {names}" if names else "other workers serve its queues")
 
 
 def _report(worker_id: str, verb: str | None) -> None:

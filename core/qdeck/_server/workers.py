@@ -122,13 +122,13 @@ def by_queue(rows: Iterable[WorkerRow]) -> dict[str, int]:
 
 
 def served_only_by(worker: str, rows: Iterable[WorkerRow]) -> list[QueueRef]:
-    """Return the queues of which only this worker claims jobs."""
-    served: dict[QueueRef, list[str]] = {}
-    for row in rows:
-        if row.is_claiming:
-            for queue in row.queues:
-                served.setdefault(QueueRef(row.adapter, queue), []).append(row.id)
-    return [queue for queue, ids in served.items() if ids == [worker]]
+    """Return the queues of a worker of which no other worker claims jobs, whether it claims them itself or not."""
+    known = list(rows)
+    others = {
+        QueueRef(row.adapter, name) for row in known if row.is_claiming and row.id != worker for name in row.queues
+    }
+    own = (QueueRef(row.adapter, name) for row in known if row.id == worker for name in row.queues)
+    return [queue for queue in own if queue not in others]
 
 
 def order(worker: str, what: str) -> Program[None]:

@@ -307,6 +307,20 @@ def test_workers_are_listed_and_asked(qdeck: Callable[..., Ran], raw: redis.Redi
     assert qdeck("workers", "quiet", "h.7.y").code == 64
 
 
+def test_a_stop_does_not_count_on_workers_that_are_lost(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
+    now = int(time.time() * 1000)
+    said = {"queues": [QUEUE], "state": "running", "host": "h", "pid": 7}
+    for name, ago_ms in (("only", 0), ("lost", 3_600_000), ("lost too", 3_600_000)):
+        raw.hset("qdeck:workers", name, json.dumps(said | {"heartbeat_ms": now - ago_ms}))
+    assert f"stop only: no other worker serves {QUEUE}\n" in qdeck("workers", "stop", "only").err
+    told = qdeck("workers", "stop", "lost").err
+    assert "stop lost: it is lost, last heartbeat 1h 00m ago, and does this only if it returns; other " in told
+    raw.hdel("qdeck:workers", "only")
+    told = qdeck("workers", "quiet", "lost").err
+    assert f"only if it returns; no other worker serves {QUEUE}\n" in told
+    assert "other workers serve" not in told
+
+
 @pytest.mark.parametrize(
     "args",
     [

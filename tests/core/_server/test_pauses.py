@@ -122,3 +122,7 @@ def test_queues_that_only_one_worker_serves() -> None:
     assert served_only_by("a", rows) == [QueueRef(NATIVE, "mail"), QueueRef(NATIVE, "hooks")]
     assert served_only_by("d", rows) == [QueueRef("sidekiq", "mail")]
     assert served_only_by("c", rows) == []
+    assert served_only_by("e", rows) == []
+    alone = [worker("e", "mail", alive=False), worker("f", "mail", requested="stop"), worker("g", "mail", alive=False)]
+    for name in "efg":
+        assert served_only_by(name, alone) == [QueueRef(NATIVE, "mail")], "the others are lost, or are about to stop"
