@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,9 +15,23 @@ from qdeck_console.cli.columns import Cell, TextColumn
 from qdeck_console.cli.job import edit_command
 from qdeck_console.cli.jobs import Cut
 from qdeck_console.cli.operate import act, act_options, check_filter, id_option, priority_option, where_option
-from qdeck_console.cli.output import JsonList, age, dumps, moment, note, note_unread, number, table, write_text
+from qdeck_console.cli.output import (
+    JsonList,
+    age,
+    dumps,
+    moment,
+    note,
+    note_unread,
+    number,
+    on_terminal,
+    table,
+    write_text,
+)
+from qdeck_console.cli.progress import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from qdeck.admin import Group, JobRecord, Reader
 
 dead = VerbGroup(
@@ -205,12 +220,21 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
         if ids:
             whole = ",".join(map(_quoted, reader.full_ids(queues, ids)))
             wanted = f"id:{whole}" + (f" ({wanted})" if wanted else "")
-        for record in reader.dead_letters(queues, where=wanted, unread=None if queues else unread):
-            found = reader.job(record.ref, record.handle)
-            write_text(dumps(documents.whole_letter(found, record)) + "\n")
-            if found.body is None and found.body_bytes:
-                unread.append(unread_words(f"job {found.id} of {reader.label(found.ref)}", found.problem))
+        letters = reader.dead_letters(queues, where=wanted, unread=None if queues else unread)
+        total = None if wanted or not sys.stderr.isatty() else _count(reader, queues)
+        with Progress("export", total, is_shown=not on_terminal()) as progress:  # never between the lines themselves
+            for count, record in enumerate(letters, 1):
+                found = reader.job(record.ref, record.handle)
+                write_text(dumps(documents.whole_letter(found, record)) + "\n")
+                if found.body is None and found.body_bytes:
+                    unread.append(unread_words(f"job {found.id} of {reader.label(found.ref)}", found.problem))
+                progress(count)
     ctx.exit(note_unread(unread))
+
+
+def _count(reader: Reader, queues: Collection[str]) -> int:
+    """Return how many dead letters there are."""
+    return sum(row.dead or 0 for row in reader.snapshot().queues if row.ref.is_in(queues or None))
 
 
 dead.add_command(edit_command("edit", "qdeck dead edit shop:mail:actions 7f3a"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -11,11 +10,10 @@ from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.columns import TextColumn
 from qdeck_console.cli.output import note, note_unread, table, write_json
+from qdeck_console.cli.progress import Progress
 
 if TYPE_CHECKING:
     from qdeck.admin import IdSearch
-
-_NOTED_EVERY = 50_000
 
 
 @command("find", examples=("qdeck find 7f3a", "qdeck find order-1841 --json"))
@@ -34,10 +32,10 @@ def find(ctx: click.Context, job_id: str, limit: int | None) -> None:
     from qdeck.admin import IdSearch
 
     given = settings()
-    search = IdSearch(wanted=job_id, progress=_Progress() if sys.stderr.isatty() else _silent)
-    if limit is not None:
-        search.most = limit
-    with given.reader() as reader:
+    with given.reader() as reader, Progress("find") as progress:
+        search = IdSearch(wanted=job_id, progress=progress)
+        if limit is not None:
+            search.most = limit
         places = reader.find(search)
     if given.as_json:
         write_json([documents.found(place) for place in places])
@@ -58,20 +56,3 @@ def find(ctx: click.Context, job_id: str, limit: int | None) -> None:
 def _not_found(search: IdSearch) -> str:
     where = f"among the {search.scanned:,} jobs that were read" if search.cut or search.unread else "in any queue"
     return f"job {search.wanted!r} was not found {where}"
-
-
-def _silent(_scanned: int, _found: int) -> None:
-    """Report nothing: stderr is not a terminal."""
-
-
-class _Progress:
-    """Progress of a long search, a line at a time."""
-
-    def __init__(self) -> None:
-        self._next = _NOTED_EVERY
-
-    def __call__(self, scanned: int, found: int) -> None:
-        """Write how far the search is."""
-        if scanned >= self._next:
-            self._next = scanned + _NOTED_EVERY
-            note(f"qdeck: {scanned:,} read, {found:,} found")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -235,10 +234,11 @@ def _plan(
     **options: Any,
 ) -> Plan:
     """Return the plan of a verb as it was typed: with names of keys, states of other systems and short ids."""
-    from qdeck_console.cli.plans import Progress
+    from qdeck_console.cli.progress import Progress
 
     queues, where = client.narrowed(queue, in_states(where, states))
-    return client.plan(
-        verb, queues, where=where, ids=client.full_ids(queues, ids) if ids else (), state=own_states(states),
-        path=None if path is None else Path(path), progress=Progress() if sys.stderr.isatty() else None, **options,
-    )  # fmt: skip
+    with Progress("plan") as progress:
+        return client.plan(
+            verb, queues, where=where, ids=client.full_ids(queues, ids) if ids else (), state=own_states(states),
+            path=None if path is None else Path(path), progress=progress, **options,
+        )  # fmt: skip

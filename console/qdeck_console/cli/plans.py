@@ -26,16 +26,16 @@ from qdeck.admin import (
 from qdeck_console import documents
 from qdeck_console.cli.columns import TextColumn
 from qdeck_console.cli.output import line, note, note_skips, safe, table, write_json, write_with_entries
+from qdeck_console.cli.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from qdeck.admin import BatchResult, Outcomes, Plan, Verb, Writer
+    from qdeck.admin import BatchResult, Outcomes, Plan, Tally, Verb, Writer
 
 INTERRUPTED: Final = 130
 _FAILED: Final = 2
 SHOWN: Final = 20  # entries of a plan that are listed for people
-_NOTED_EVERY: Final = 100_000
 _DONE: Final = {
     "cancel": "cancelled",
     "discard": "discarded",
@@ -61,12 +61,16 @@ def apply(
 ) -> int:
     """Apply a plan and write the batch; return the exit code."""
     outcomes, evidence = None, ""
-    with stoppable() as asked:
+    with stoppable() as asked, Progress(plan.verb.value, plan.count) as progress:
+
+        def tell(tally: Tally) -> None:
+            progress(tally.done)
+
         if plan.verb.value == "retry" and (rate is not None or sample is not None):
-            result, outcomes = writer.redrive(plan, rate=rate, sample=sample, cancelled=asked)
+            result, outcomes = writer.redrive(plan, rate=rate, sample=sample, cancelled=asked, progress=tell)
             evidence = writer.outcome_evidence(plan)
         else:
-            result = writer.apply(plan, rate=rate, cancelled=asked)
+            result = writer.apply(plan, rate=rate, cancelled=asked, progress=tell)
     code = show_batch(result, as_json=as_json, outcomes=outcomes, nothing=nothing)
     if outcomes is not None and outcomes.unknown:
         note(f"qdeck: the outcome of {counted(outcomes.unknown, 'job')} is unknown: {evidence}")
@@ -95,19 +99,6 @@ def stoppable() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class Progress:
-    """Progress of a long search, a line at a time."""
-
-    def __init__(self) -> None:
-        self._next = _NOTED_EVERY
-
-    def __call__(self, scanned: int, taken: int) -> None:
-        """Write a line every so often."""
-        if scanned >= self._next:
-            self._next = scanned + _NOTED_EVERY
-            note(f"qdeck: {scanned:,} read, {taken:,} match")
 
 
 def show_plan(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,13 @@ from qdeck_console.cli.columns import TextColumn
 from qdeck_console.cli.output import age, line, safe, table
 from qdeck_console.cli.plans import (
     SHOWN,
-    Progress,
     apply,
     apply_command,
     show_plan,
     write_cautions,
     write_undo_limit,
 )
+from qdeck_console.cli.progress import Progress
 
 if TYPE_CHECKING:
     from qdeck.admin import Plan, PlanEntry, Reader
@@ -98,14 +97,15 @@ def _build(reader: Reader, asked: dict[str, Any]) -> Plan:
     from qdeck.admin import Limits, read_rules
 
     configured = settings().configuration().settings
-    return reader.plan_purge(
-        read_rules(asked["rules"], configured),
-        Limits.of(configured, asked["changes"]),
-        queues=asked["queues"],
-        path=None if asked["path"] is None else Path(asked["path"]),
-        reason=asked["reason"],
-        progress=Progress() if sys.stderr.isatty() else None,
-    )
+    with Progress("plan") as progress:
+        return reader.plan_purge(
+            read_rules(asked["rules"], configured),
+            Limits.of(configured, asked["changes"]),
+            queues=asked["queues"],
+            path=None if asked["path"] is None else Path(asked["path"]),
+            reason=asked["reason"],
+            progress=progress,
+        )
 
 
 def _print_plan(plan: Plan) -> None:

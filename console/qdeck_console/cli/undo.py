@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from qdeck.admin import counted, iso, local_time
 from qdeck_console.cli.asking import NOT_CHANGED, agrees
 from qdeck_console.cli.base import command, settings, suggesting
 from qdeck_console.cli.output import line, note, note_skips, safe, write_json
+from qdeck_console.cli.progress import Progress
 
 if TYPE_CHECKING:
     from qdeck.admin import Batch, BatchOutcomes, Reader, UndoResult
@@ -50,6 +52,7 @@ def undo(ctx: click.Context, batch: str | None, dry_run: bool, yes: bool) -> Non
 def _undo(batch: str | None, *, dry_run: bool, yes: bool) -> int:
     """Show a batch, ask and undo it; return the exit code."""
     given = settings()
+    found = None
     if not yes:
         with given.reader() as reader:
             found = reader.find_batch(batch)
@@ -65,7 +68,10 @@ def _undo(batch: str | None, *, dry_run: bool, yes: bool) -> int:
             return NOT_CHANGED
         batch = found.id
     with given.writer() as writer:
-        result = writer.undo(batch)
+        if found is None and sys.stderr.isatty():
+            found = writer.find_batch(batch)
+        with Progress("undo", None if found is None else found.undoable) as progress:
+            result = writer.undo(batch, progress=progress)
     return _show_result(result, as_json=given.as_json)
 
 
