@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from qdeck.messages import (
     OneCleaning,
@@ -66,8 +66,8 @@ def _empty(data: TemporaryQueues) -> EmptyState | None:
     )
 
 
-async def _remove(console: Console, made: Callable[..., Cleaning], named: str) -> bool:
-    """Show what would be removed, ask, and remove it; return whether it was."""
+async def _remove(console: Console, made: Callable[..., Cleaning], named: str, then: Callable[[], None]) -> None:
+    """Show what would be removed, ask, and remove it; then call `then`."""
     plan = made(dry_run=True)
     while await console.reader.search_temporary(plan):
         pass
@@ -75,16 +75,27 @@ async def _remove(console: Console, made: Callable[..., Cleaning], named: str) -
     if not found.removed:
         whys = ", ".join(dict.fromkeys(one.why for one in found.samples if one.why)) or "it has no queue"
         console.say(f"nothing to remove of {name}: {whys}", "warn", "▲")
-        return False
+        return
     title = f"Remove {counted(found.removed, 'queue')} of {name}?"
     if not await console.operator.confirm(title, "remove", present.plan_lines(found)):
-        return False
+        return
     done = await console.writer.clean(made(dry_run=False))
     if done.batch is not None:
         console.operator.remember(done.batch, f"clean of {name}")
     kept = f", {done.in_use + done.kept:,} kept" if done.in_use + done.kept else ""
     console.say(f"{counted(done.removed, 'queue')} removed{kept} · u undoes it", "ok", "✓")
-    return True
+    then()
+
+
+def _clean(screen: ListScreen[Any, Any], row: Row | str, then: Callable[[], None] = lambda: None) -> None:
+    """Remove an orphaned queue, or the idle queues of a task."""
+    made: Callable[..., Cleaning]
+    if isinstance(row, Removal):
+        made, name = partial(OneCleaning, row.name), row.name
+    else:
+        task = row if isinstance(row, str) else row.task
+        made, name = partial(TaskCleaning, task), f"task {task}"
+    screen.console.operator.run(_remove(screen.console, made, name, then), "clean")
 
 
 class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
@@ -178,18 +189,11 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
 
     def clean(self) -> None:
         """Remove the idle queues of the task under the cursor, or the orphaned queue there."""
-        row = self.chosen
-        if row is not None:
-            self.console.operator.run(self._clean(row), "clean")
+        if self.chosen is not None:
+            _clean(self, self.chosen, self._search_again)
 
-    async def _clean(self, row: Row) -> None:
-        made: Callable[..., Cleaning]
-        if isinstance(row, Removal):
-            made, name = partial(OneCleaning, row.name), row.name
-        else:
-            made, name = partial(TaskCleaning, row.task), f"task {row.task}"
-        if await _remove(self.console, made, name):
-            self._search = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
+    def _search_again(self) -> None:
+        self._search = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
 
     HANDLERS: ClassVar = {
         **ListScreen.HANDLERS, "back": back(CLEAR_FILTER, CLOSE), "open": ActionHandler(run=open, reason=_why_not_open),
@@ -227,17 +231,10 @@ class TaskQueuesScreen(ListScreen[TemporaryQueue, QueuePage]):
         """Return how many there are, and of what."""
         return f"{counted(len(rows), self.LIST.noun)} of the task {safe_text(self.task_id, limit=80)}"
 
-    def _why_not_clean(self) -> str:
-        return self.console.operator.why_not_write()
-
-    def clean(self) -> None:
-        """Remove the idle queues of the task."""
-        self.console.operator.run(self._clean(), "clean")
-
-    async def _clean(self) -> None:
-        await _remove(self.console, partial(TaskCleaning, self.task_id), f"task {self.task_id}")
-
     HANDLERS: ClassVar = {
         **ListScreen.HANDLERS, "back": back(CLEAR_FILTER, CLOSE),
-        "clean": ActionHandler(run=clean, reason=_why_not_clean),
+        "clean": ActionHandler(
+            run=lambda screen: _clean(screen, screen.task_id),
+            reason=lambda screen: screen.console.operator.why_not_write(),
+        ),
     }  # fmt: skip
