@@ -10,11 +10,13 @@ from core._engine.harness import OTHER
 from core._engine.model_jobs import RESEND_MS
 from qdeck import UnknownDependency
 from qdeck._engine import programs, transitions
+from qdeck._engine.signatures import DEPENDENCY_GROUPS
 from support.programs import answer, feed
 
 if TYPE_CHECKING:
     from core._engine.harness import Rig
 
+DIES_WITH = ("dead", "cancelled", "discarded", "unknown")
 ENDS = ("done", "dead", "cancelled", "cancelled running", "discarded", "expired", "crashed")
 
 
@@ -234,6 +236,18 @@ def test_an_enqueue_sent_again_after_its_parent_is_gone(rig: Rig) -> None:
     assert rig.enqueue(child) == [transitions.EnqueueResult("child", created=False)]
     with pytest.raises(UnknownDependency):
         rig.enqueue(rig.job("other", after=["parent"]))
+
+
+def test_plans_know_every_group_of_jobs_that_died_with_a_dependency(rig: Rig) -> None:
+    for how in ("dead", "cancelled", "discarded"):
+        rig.add(how)
+        rig.add(f"child-{how}", after=[how])
+        end(rig, how, how)
+    rig.queues.add(OTHER)
+    rig.add("child-unknown", after=[f"nobody@{OTHER}"])
+    rig.deliver()
+    groups = {(rig.field("attempts", f"child-{how}") or b"").split()[-1] for how in DIES_WITH}
+    assert groups == DEPENDENCY_GROUPS
 
 
 # across queues
