@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qdeck.admin import JobRecord
 
 _PAYLOAD: Final = 200  # characters of a payload in a cell
+_DELAYED: Final = "state:delayed"  # as the name of a key stands for it
 
 jobs = VerbGroup(
     "jobs",
@@ -77,7 +78,7 @@ def list_jobs(queue: str, states: tuple[str, ...], where: str, ids: tuple[str, .
             with JsonList() as out:
                 for record in cut:
                     out.add(documents.job(record))
-        elif not _write_table(cut, with_due=states == (State.DELAYED,)) and not cut.more:
+        elif not _write_table(cut, with_due=states == (State.DELAYED,) or where == _DELAYED) and not cut.more:
             note("qdeck: no jobs match" if where or states else f"qdeck: no jobs in {queue}")
     if cut.more:
         note(f"qdeck: {counted(limit or 0, 'job')} listed, more exist (--limit {limit})")

@@ -282,6 +282,7 @@ class CautionCode(StrEnum):
     TARGET_PAUSED = "target_paused"
     NO_DEAD_LETTER = "no_dead_letter"
     RECORDS_END = "records_end"
+    LOW_FIRST = "low_first"
 
 
 class Caution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -318,6 +319,10 @@ _CAUTIONS: Final[Mapping[CautionCode, Callable[[str], str]]] = MappingProxyType(
         ),
         CautionCode.NO_DEAD_LETTER: lambda _: "dlq_enabled is false: what is removed is not copied to the dead letters",
         CautionCode.RECORDS_END: lambda name: f"records of {name} that become orphans this way expire in an hour",
+        CautionCode.LOW_FIRST: lambda _: (
+            "a score is time minus offset and the lowest goes first: LOW first, CRITICAL last; for a service that adds "
+            'the offset, set score = "corrected"'
+        ),
         CautionCode.NEW_QUEUE: lambda name: f"the queue {name} does not exist and is created",
         CautionCode.TARGET_UNSERVED: lambda name: f"no live worker serves {name}",
         CautionCode.TARGET_WITHOUT_TASK: lambda name: f"no live worker of the target queue has {name}",

@@ -187,7 +187,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     cells: tuple[Cell, ...]
     effect: str
-    caution: Caution | None = None
+    caution: Caution | tuple[Caution, ...] | None = None
 
     @property
     def keys(self) -> tuple[bytes, ...]:
@@ -211,7 +211,7 @@ class ScriptChange(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[bytes, ...]
     args: tuple[bytes, ...]
     effect: str
-    caution: Caution | None = None
+    caution: Caution | tuple[Caution, ...] | None = None
 
     @property
     def size(self) -> int:

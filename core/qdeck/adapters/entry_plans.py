@@ -166,8 +166,9 @@ def weigh(
             except UnicodeEncodeError:
                 skipped[at] = SkipCode.QUEUE_NOT_TEXT, ""
             effects.append(whole_text(change.effect))
-            if change.caution is not None:
-                cautions[msgspec.structs.replace(change.caution, adapter=adapter.name)] = None
+            for caution in change.caution if isinstance(change.caution, tuple) else (change.caution,):
+                if caution is not None:
+                    cautions[msgspec.structs.replace(caution, adapter=adapter.name)] = None
     weighed.effects, weighed.skipped, weighed.cautions = effects, skipped, tuple(cautions)
     return weighed
 

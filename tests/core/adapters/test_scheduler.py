@@ -102,8 +102,9 @@ def test_the_plan_says_where_in_the_line_a_job_will_stand(
     page.move_to_dlq("dead", "boom")
     plan = deck.plan("retry", "scheduler", priority=priority)
     assert [entry.reason for entry in plan.entries()] == [
-        f"moved to scheduler:queue:priority as {priority}, {place} in line (time - offset: LOW first, CRITICAL last)"
+        f"moved to scheduler:queue:priority as {priority}, {place} in line"
     ]
+    assert [caution.code for caution in plan.tail.cautions] == ["status_elsewhere", "low_first"]
     deck.apply(plan)
     assert page.line().index("dead") == rank
 
@@ -116,7 +117,9 @@ def test_a_setting_names_the_formula_of_the_service(url: str, page: Page, settin
         page.sign = 1
         page.enqueue("there", "NORMAL")
     with Writer(url, adapter_settings={} if setting is None else {"scheduler": {"score": setting}}) as deck:
-        deck.apply(deck.plan("retry", "scheduler", priority="HIGH"))
+        plan = deck.plan("retry", "scheduler", priority="HIGH")
+        assert [caution.code for caution in plan.tail.cautions] == ["status_elsewhere"]
+        deck.apply(plan)
     sign = -1 if setting == "document" else 1
     assert score(page.raw, "dead") == pytest.approx(sign * OFFSETS["HIGH"], abs=5000)
 
@@ -153,6 +156,7 @@ def test_priorities_have_the_names_of_the_scheduler(url: str, page: Page, capsys
     page.enqueue_delayed("later", 3600, "HIGH")
     for number in range(4):
         page.move_to_dlq(f"dead-{number}", "boom")
+    assert "due" in shown(url, capsys, "jobs", "scheduler:queue:delayed").splitlines()[0].split()
     head, row = shown(url, capsys, "jobs", "scheduler", "--state", "delayed").splitlines()[:2]
     assert head.split()[:6] == ["id", "state", "task", "prio", "attempts", "age"]
     assert head.split()[6] == "due"

@@ -60,7 +60,7 @@ def test_its_retry_takes_it_out_of_processing(page: Page, deck: Writer) -> None:
     held, letters = page.raw.hgetall(PROCESSING), page.letters()
     plan = deck.plan("retry", "scheduler")
     [entry] = plan.entries()
-    assert entry.reason.endswith("; removed from scheduler:processing, too")
+    assert entry.reason.endswith("; removed from processing, too")
     result = deck.apply(plan)
     assert (result.applied, result.skipped_count) == (1, 0)
     assert (page.line(), page.letters(), page.raw.exists(PROCESSING)) == (["both"], [], 0)

@@ -393,7 +393,7 @@ def _out_of_processing(change: Change, entry: Entry, held: bytes) -> Change:
     kept = [cell for cell in change.cells if cell.key != PROCESSING]
     return msgspec.structs.replace(
         change, cells=(*kept, cells.field(PROCESSING, job_id, held, None)),
-        effect=f"{change.effect}; removed from scheduler:processing, too",
+        effect=f"{change.effect}; removed from processing, too",
     )  # fmt: skip
 
 
@@ -449,13 +449,18 @@ def _to_line(act: Verb, entry: Entry, line: Line, priority: str) -> Change:
     seen, job_id, text = entry.seen, raw_of(entry.id), b"%d" % line.scores[priority]
     effect = f"moved to scheduler:queue:priority as {priority}, {line.place(priority)}"
     if act is Verb.REPRIORITISE:
-        return Change(id=entry.id, cells=(cells.score(PRIORITY, seen.member, seen.score, text),), effect=effect)
+        moved = cells.score(PRIORITY, seen.member, seen.score, text)
+        return Change(id=entry.id, cells=(moved,), effect=effect, caution=_said(line.order))
     return Change(
         id=entry.id,
         cells=(_there(entry), cells.score(PRIORITY, job_id, None, text), cells.field(PROCESSING, job_id, None)),
         effect=effect,
-        caution=_NOT_QUEUED if act is Verb.RETRY else None,
+        caution=_said(_NOT_QUEUED if act is Verb.RETRY else None, line.order),
     )
+
+
+def _said(*cautions: Caution | None) -> tuple[Caution, ...]:
+    return tuple(one for one in cautions if one is not None)
 
 
 def _requeue(entry: Entry, now: int, priority: str) -> Change:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._model.reasons import Caution, CautionCode
 from qdeck._redis import reads
 from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
@@ -51,11 +52,15 @@ class Line:
         if not self.length:
             return "the line is empty"
         before, all_of_them = self.before[priority], self.length
-        rule = " (time - offset: LOW first, CRITICAL last)" if self.sign < 0 else ""
         if before in (0, all_of_them):
             jobs = f"all {all_of_them:,} jobs" if all_of_them > 1 else "the 1 job"
-            return f"{'behind' if before else 'ahead of'} {jobs} in line{rule}"
-        return f"behind {before:,} of {all_of_them:,} jobs in line{rule}"
+            return f"{'behind' if before else 'ahead of'} {jobs} in line"
+        return f"behind {before:,} of {all_of_them:,} jobs in line"
+
+    @property
+    def order(self) -> Caution | None:
+        """Why CRITICAL goes last, where the service subtracts the offsets and a job does not go to an empty line."""
+        return Caution(code=CautionCode.LOW_FIRST) if self.sign < 0 and self.length else None
 
 
 def read_line(score: Score | None, now: int) -> Program[Line]:
