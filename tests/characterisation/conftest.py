@@ -16,6 +16,7 @@ import pytest
 
 from characterisation.normal import Normal, shown
 from characterisation.seed import PARTS, fill
+from qdeck._server import queue_settings
 from support.commands import Ran, runner
 from support.servers import Server
 
@@ -96,8 +97,9 @@ def world(
     monkeypatch.setenv("QDECK_URL", ordered_server.url)
     monkeypatch.delenv("REDIS_URL", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name, value in (("LOGNAME", "ana"), ("USER", "ana"), ("COLUMNS", "160"), ("LINES", "48"), ("TZ", "UTC")):
+    for name, value in (("COLUMNS", "160"), ("LINES", "48"), ("TZ", "UTC")):
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(queue_settings, "account", lambda: "ana")
     monkeypatch.setattr(socket, "gethostname", lambda: "ops-2")
     monkeypatch.chdir(tmp_path)
     with ordered_server.client(timeout_s=30) as raw:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from qdeck._server import queue_settings
 from support.drawn import ODD, QUEUES, Console, drawn_console, newest_dead, paint_all
 from support.rows import Frame, GoldenRows
 
@@ -37,8 +38,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    for name in ("LOGNAME", "USER"):
-        monkeypatch.setenv(name, "ana")
+    monkeypatch.setattr(queue_settings, "account", lambda: "ana")
     monkeypatch.setattr(socket, "gethostname", lambda: "ops-2")
     monkeypatch.chdir("/")  # files that are asked for are written there
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
+import re
 import socket
 from typing import TYPE_CHECKING, Final
 
@@ -21,15 +23,22 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
 
 MOST_REASON: Final = 500  # characters
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")  # of an account
+
+
+def account() -> str:
+    """Return the account of this process: an environment variable would let anybody pass for somebody else."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid-{os.getuid()}"
 
 
 def actor() -> str:
-    """Return the operator's name, for the record."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
+    """Return the operator's name, for the record; beside an account that several use, who claims to use it."""
+    user, claimed = account(), os.environ.get("SUDO_USER", "")
+    claim = f" (sudo {claimed})" if claimed != user and _NAME.fullmatch(claimed) else ""
+    return f"{user}{claim}@{socket.gethostname()}"
 
 
 def pause(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import re
 import signal
 import subprocess
@@ -333,3 +335,28 @@ def test_the_log_says_until_when_each_operation_can_be_undone(qdeck: Callable[..
     assert told[:2] == ["no", "undone"]
     assert re.fullmatch(r"(23h|24h)\S*|\d+m", told[2]), rows
     assert told[3] == "-"
+
+
+def test_a_job_from_the_command_line_is_in_the_log(qdeck: Callable[..., Ran]) -> None:
+    made = qdeck("enqueue", QUEUE, "send", "--args", '["hunter2"]', "--name", "once", "--unique", "--json").json["id"]
+    assert qdeck("enqueue", QUEUE, "send", "--name", "once", "--unique", "--json").json["created"] is False
+    entries = [json.loads(row) for row in qdeck("activity", "--json").out.splitlines()]
+    assert [(one["verb"], one["queues"], one["detail"], one["counts"]) for one in entries] == [
+        ("enqueue", [QUEUE], f"send {made}", {}),
+    ]
+
+
+def test_the_name_in_the_log_is_that_of_the_account(qdeck: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    account = pwd.getpwuid(os.getuid()).pw_name
+    qdeck("enqueue", QUEUE, "send")
+    for name in ("USER", "LOGNAME", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "somebody-else")
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    qdeck("queues", "pause", QUEUE)
+    monkeypatch.setenv("SUDO_USER", "ana")
+    qdeck("queues", "resume", QUEUE, "--yes")
+    monkeypatch.setenv("SUDO_USER", "eve@other\x1b[2J")
+    qdeck("queues", "pause", QUEUE, "--yes")
+    entries = [json.loads(row) for row in qdeck("activity", "--json").out.splitlines()]
+    named = [one["who"] for one in entries if one["verb"] != "enqueue"]
+    assert named == [account, f"{account} (sudo ana)", account]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
 import threading
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._engine import keys, transitions
+from qdeck._server import queue_settings
 from qdeck.admin import JobRecord, Writer
 from qdeck_console import departed_jobs
 from qdeck_console.presenters import stuck as present
@@ -66,7 +66,7 @@ async def test_a_dead_letter_that_is_retried_while_it_is_looked_at_tells_by_whom
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bury(url, MAIL, [REFUSED] * 4)
-    monkeypatch.setattr(getpass, "getuser", lambda: "ana\x1b[2J")
+    monkeypatch.setattr(queue_settings, "account", lambda: "ana\x1b[2J")
     async with console(url, "4") as pilot:
         await until(pilot, "1–4 of 4")
         await pilot.press("tab", "j")
@@ -89,7 +89,7 @@ async def test_what_was_discarded_is_told_from_the_log_and_goes_after_a_while(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = enqueue(url, 4)
-    monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+    monkeypatch.setattr(queue_settings, "account", lambda: "ana")
     monkeypatch.setattr(departed_jobs, "SHOWN_S", 2.0)
     async with console(url, "2") as pilot:
         await until(pilot, "1–4 of 4")
@@ -132,7 +132,7 @@ async def test_a_job_in_its_last_lease_is_stuck(url: str, raw: redis.Redis) -> N
 async def test_a_stuck_job_that_is_taken_back_is_shown_as_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue(url, 5)
     claim(url, MAIL, 5, lease_ms=1)
-    monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+    monkeypatch.setattr(queue_settings, "account", lambda: "ana")
     async with console(url, "3") as pilot:
         await until(pilot, "5 stuck jobs")
         await pilot.press("g", "j", "j")

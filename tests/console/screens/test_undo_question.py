@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck._server import queue_settings
 from qdeck.admin import Writer
 from support import screens
 from support.screens import HOOKS, app_of, console, fill, row, text
@@ -55,9 +55,9 @@ async def test_u_names_verb_jobs_queue_age_operator_and_batch(url: str, size: tu
 
 async def test_u_names_the_operator_of_another_ones_batch(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(url)
-    monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+    monkeypatch.setattr(queue_settings, "account", lambda: "ana")
     batch = retry(url, 5)
-    monkeypatch.setattr(getpass, "getuser", lambda: "ben")
+    monkeypatch.setattr(queue_settings, "account", lambda: "ben")
     async with console(url, "9") as pilot:
         await until(pilot, "1 operation")
         await pilot.press("u")
@@ -73,10 +73,10 @@ async def test_a_batch_that_another_console_undid_is_not_offered(url: str, monke
     fill(url)
     async with console(url, "4") as pilot:
         await retry_all(pilot)
-        monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+        monkeypatch.setattr(queue_settings, "account", lambda: "ana")
         with Writer(url) as deck:
             deck.undo(next(iter(deck.batches())))
-        monkeypatch.setattr(getpass, "getuser", lambda: "ben")
+        monkeypatch.setattr(queue_settings, "account", lambda: "ben")
         await pilot.press("u")
         await until(pilot, "already undone: retry of 12 jobs, by ana at")
         await pilot.press("u")
@@ -103,7 +103,7 @@ async def test_of_several_batches_u_offers_the_last_that_is_not_undone(
         await until(pilot, "1–11 of 11")
         await pilot.press("j", "x")
         await until(pilot, "1 discarded · u undoes it")
-        monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+        monkeypatch.setattr(queue_settings, "account", lambda: "ana")
         with Writer(url) as deck:
             deck.undo(next(batch.id for batch in deck.batches().values() if batch.verb == "discard"))
         await pilot.press("u")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import threading
 import time
@@ -15,7 +14,7 @@ from core._operations.yard import OTHER, QUEUE, Yard, now_ms
 from qdeck import QdeckError, UsageError
 from qdeck._engine import keys
 from qdeck._operations import batches
-from qdeck._server import queue_details
+from qdeck._server import queue_details, queue_settings
 from qdeck.admin import Code, Writer, actor, load_plan
 from support.waiting import wait_until
 
@@ -248,20 +247,20 @@ def test_a_plan_that_another_operator_continues_keeps_the_first_one(
 ) -> None:
     host = actor().partition("@")[2]
     yard.bulk_dead(700)
-    monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+    monkeypatch.setattr(queue_settings, "account", lambda: "ana")
     plan = deck.plan("discard", QUEUE)
     kill(deck, plan.id, 1)
     began_ms = deck.batches()[plan.batch].at_ms
     if closed:
         yard.interrupt(plan.batch)
-    monkeypatch.setattr(getpass, "getuser", lambda: "bob")
+    monkeypatch.setattr(queue_settings, "account", lambda: "bob")
     assert deck.apply(plan).applied == 700
     told = [(one.who, one.continued_by, one.outcome) for one in deck.activity()]
     assert told == [*([("ana", "", "interrupted")] if closed else []), ("ana", f"bob@{host}", "done")]
     record = deck.batches()[plan.batch]
     assert (record.by, record.continued_by, record.at_ms) == (f"ana@{host}", f"bob@{host}", began_ms)
     assert deck.find_batch().id == plan.batch, "it is the last one of bob, too"
-    monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+    monkeypatch.setattr(queue_settings, "account", lambda: "ana")
     assert deck.find_batch().id == plan.batch
 
 
