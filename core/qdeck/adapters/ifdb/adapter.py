@@ -326,7 +326,11 @@ def _state(
         return State.RUNNING, "pending, started", lost or (over if age > MOST_RUNS_S else None)
     if due is not None and due > now:
         return State.DELAYED, "pending, scheduled", lost
-    wanted = outcomes.get(str(task.get("dependency") or ""))
+    needed = str(task.get("dependency") or "")
+    wanted = outcomes.get(needed)
+    if needed in outcomes and wanted is None:
+        why = f"the record of {payload.mask_text(needed)} is not a JSON object"
+        return State.BLOCKED, "pending, dependency", Stuck(code=StuckCode.UNSCHEDULABLE, name=why)
     if wanted is not None and not wanted.get("success"):
         parent = payload.mask_text(str(task["dependency"]))
         dead = Stuck(code=StuckCode.PARENT_FAILED, name=parent) if wanted.get("fail") else None
