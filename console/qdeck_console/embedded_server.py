@@ -199,7 +199,8 @@ class EmbeddedServer:
             f"port {self._port}",
             f"bind {HOST}",
             f"dir {_quoted(str(directory))}",
-            'save ""',
+            "save 86400 1000000000",  # snapshots are on, and none is due: one would take time from a test
+            "shutdown-on-sigterm nosave",
             f"appendonly {'yes' if self._appendonly else 'no'}",
             "daemonize no",
         ]

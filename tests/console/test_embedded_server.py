@@ -56,7 +56,7 @@ def test_answers_on_loopback_only_and_leaves_nothing_behind() -> None:
         with redis.Redis.from_url(server.url) as client:
             assert client.info("server")["process_id"] == server.pid
             assert client.config_get("bind")["bind"] == "127.0.0.1"
-            assert client.config_get("save")["save"] == ""
+            assert client.config_get("save")["save"] == "86400 1000000000", "none is due"
             assert client.config_get("appendonly")["appendonly"] == "no"
         listening = {c.laddr.ip for c in psutil.Process(server.pid).net_connections("tcp") if c.status == "LISTEN"}
         assert listening == {"127.0.0.1"}

@@ -30,6 +30,7 @@ _MOST_TOLD: Final = 3  # findings in the summary
 _SHORT: Final[Mapping[tuple[str, int | str | None], str]] = {
     ("persistence", "aof"): "survives a restart",
     ("persistence", "no aof"): "snapshots: unknown",
+    ("persistence", "snapshots"): "snapshots only",
 }
 _LOOKS: Final = {
     Status.UNHEALTHY: ("✗", "bad"),

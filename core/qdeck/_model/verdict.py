@@ -276,9 +276,9 @@ def _saving(server: ServerInfo) -> Check:
 
 def _persistence(server: ServerInfo) -> Check:
     if server.persistence is None:
-        return _unknown("persistence", "INFO or CONFIG is not allowed: it is unknown what a restart keeps")
+        return _unknown("persistence", "INFO is not allowed: it is unknown what a restart keeps")
     if server.persistence == NO_AOF:
-        detail = "no append-only file; whether snapshots are on is unknown (qdeck doctor checks)"
+        detail = "no append-only file; CONFIG is not allowed: whether snapshots are on is unknown"
         return Check(name="persistence", status=None, detail=detail, value=NO_AOF)
     found = [Finding(code=Code.NOT_PERSISTED, severity=Status.DEGRADED)] if server.persistence == NOTHING else []
     return make_check("persistence", found, _KEEPS.get(server.persistence, ""), value=server.persistence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import keys, scripts
@@ -19,7 +19,7 @@ from qdeck._redis.commands import NO_SCRIPT, Command, with_errors
 from qdeck._redis.errors import LOST, is_error
 from qdeck._rules import role_rights, unreadable_values
 from qdeck._server import native_queues, workers
-from qdeck._server.server_info import read_persistence, read_server
+from qdeck._server.server_info import READ_SAVES, read_server
 
 if TYPE_CHECKING:
     from qdeck._model.values import Check, ServerInfo, Snapshot
@@ -122,9 +122,11 @@ def _server(
     address: str, adapters: Adapters, thresholds: Thresholds, *, found_read_only: bool
 ) -> Program[list[DoctorCheck]]:
     before = reads.local_ms()
-    stamp, hello, info, whoami = yield with_errors((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
+    stamp, hello, info, saves, whoami = yield with_errors(
+        (b"TIME",), (b"HELLO",), (b"INFO",), READ_SAVES, (b"ACL", b"WHOAMI")
+    )
     after = reads.local_ms()
-    server = read_server(hello, info, address)
+    server = read_server(hello, info, saves, address)
     user = whoami.decode("utf-8", "replace") if isinstance(whoami, bytes) else None
     name = " ".join(word for word in (server.name, server.version, server.mode, server.role) if word)
     as_user = f" as user {user}" if user else ""
@@ -142,7 +144,7 @@ def _server(
     found.append(changing)
     if looking.ok:
         found.append((yield from _queue_keys(user, hint, read_only=found_read_only)))
-    found += yield from _settings(server, thresholds)
+    found += _settings(server, thresholds)
     found.append((yield from _script_cache()))
     if looking.ok:
         found += yield from _adapters(adapters)
@@ -297,7 +299,7 @@ def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[Doct
     return DoctorCheck(name="queue_keys", ok=False, detail=detail, hint=hint)
 
 
-def _settings(server: ServerInfo, thresholds: Thresholds) -> Program[list[DoctorCheck]]:
+def _settings(server: ServerInfo, thresholds: Thresholds) -> list[DoctorCheck]:
     """Return the checks of the server, by the rules of the verdict, with the remedies of their findings."""
     hints = {
         "role": "Connect to the master, or through Sentinel.",
@@ -307,10 +309,9 @@ def _settings(server: ServerInfo, thresholds: Thresholds) -> Program[list[Doctor
         "memory": "Raise maxmemory, or purge old jobs.",
         "loading": "Wait until it is loaded.",
     }
-    kept = yield from read_persistence(server)
     missing = "+info" if server.persistence is None else "+config|get"
     found = []
-    for check in verdict.check_server(replace(server, persistence=kept), thresholds):
+    for check in verdict.check_server(server, thresholds):
         if check.name in hints:
             ok = None if check.status is None else not check.findings
             hint = "" if ok and check.value != SNAPSHOTS else hints[check.name]

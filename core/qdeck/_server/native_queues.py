@@ -19,7 +19,7 @@ from qdeck._redis.errors import LOST, is_error
 from qdeck._server import history, late_schedules, workers
 from qdeck._server.counted_queues import TOTALS, CountedQueue, CountedTotals
 from qdeck._server.queue_details import Detail, pause_of, read_details
-from qdeck._server.server_info import read_server
+from qdeck._server.server_info import READ_SAVES, read_server
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 VERSION: Final = keys.LAYOUT.encode()
 CHUNK: Final = 50  # queues read in one round trip; a few ms of work, for others on the event loop
 STRAYS_MS: Final = 5000  # between steps of the search for queues that the registry does not name
+_SAVES_MS: Final = 60_000  # how long it is believed what the server saves
 FORGET_MS: Final = 30_000  # how long the list of names is used while the registry keeps its size
 ROTATION: Final = 200  # queues beyond the visible ones whose details are read in each refresh
 PORTION: Final = 1000  # queues beyond the visible ones whose counts are read in each later refresh
@@ -54,6 +55,8 @@ class RefreshCache:
     registered: int = -1
     named_ms: int = 0
     unregistered: keyspace_scan.UnregisteredQueues = field(default_factory=keyspace_scan.UnregisteredQueues)
+    saves: Any = None  # the reply of READ_SAVES, read again each minute
+    saves_ms: int = 0
     searched_ms: int = 0  # by this machine's clock, because no other is known when a refresh begins
     parts: list[QueueChunk] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)  # new ones, to be read in the next refresh
@@ -87,9 +90,13 @@ def read_snapshot(cache: RefreshCache, address: str, visible: Collection[str] | 
     The others are read in turns, so that ten thousand queues cost little: of very many, each refresh counts only some,
     and the snapshot has which numbers are new and how old the oldest is. Without `visible`, all are read.
     """
+    ask_saves = reads.local_ms() - cache.saves_ms >= _SAVES_MS
     stamp, hello, info, schedules, size, *step = yield with_errors(
-        (b"TIME",), (b"HELLO",), (b"INFO",), late_schedules.READ, (b"HLEN", keys.QUEUES), *_search_due(cache)
-    )
+        (b"TIME",), (b"HELLO",), (b"INFO",), late_schedules.READ, (b"HLEN", keys.QUEUES), *_search_due(cache),
+        *([READ_SAVES] if ask_saves else []),
+    )  # fmt: skip
+    if ask_saves:
+        cache.saves, cache.saves_ms = step.pop(), reads.local_ms()
     server_ms = reads.stamp(stamp)
     now = server_ms or reads.local_ms()
     notices = _notices(stamp, info)
@@ -105,7 +112,7 @@ def read_snapshot(cache: RefreshCache, address: str, visible: Collection[str] | 
         yield Sleep(0)
     return Snapshot(
         at_ms=now,
-        server=read_server(hello, info, address),
+        server=read_server(hello, info, cache.saves, address),
         adapters=("native",),
         totals=sums(rows),
         queues=tuple(rows),

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._model.values import AOF, NO_AOF, NOTHING, SNAPSHOTS, ServerInfo
-from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._redis.commands import Program
+    from qdeck._redis.commands import Command
+
+READ_SAVES: Final[Command] = (b"CONFIG", b"GET", b"save")
+"""Whether snapshots are on: INFO does not report it, and CONFIG may be denied."""
 
 
-def read_server(hello: Any, info: Any, address: str) -> ServerInfo:
-    """Return the server as far as the replies describe it."""
+def read_server(hello: Any, info: Any, saves: Any, address: str) -> ServerInfo:
+    """Return the server as far as the replies describe it; `saves` is that of READ_SAVES."""
     said = _hello(hello)
     facts = info_fields(info)
     number = partial(info_number, facts)
@@ -36,7 +38,7 @@ def read_server(hello: Any, info: Any, address: str) -> ServerInfo:
         memory_bytes=number("used_memory"),
         max_memory_bytes=number("maxmemory"),
         eviction=facts.get("maxmemory_policy"),
-        persistence=_persistence(facts),
+        persistence=_persistence(facts, saves),
         save_failed=_save_failed(facts),
         loading=None if "loading" not in facts else "1" in (facts["loading"], facts.get("async_loading")),
         commands_per_s=number("instantaneous_ops_per_sec"),
@@ -68,20 +70,14 @@ def info_number(facts: Mapping[str, str], name: str) -> int | None:
     return int(text) if text.lstrip("-").isdigit() else None
 
 
-def _persistence(facts: dict[str, str]) -> str | None:
+def _persistence(facts: dict[str, str], saves: Any) -> str | None:
     if "aof_enabled" not in facts:
         return None
-    return AOF if facts["aof_enabled"] == "1" else NO_AOF
-
-
-def read_persistence(server: ServerInfo) -> Program[str | None]:
-    """Return what a restart keeps; INFO does not report whether snapshots are on, and CONFIG may be denied."""
-    if server.persistence != NO_AOF:
-        return server.persistence
-    [reply] = yield with_errors((b"CONFIG", b"GET", b"save"))
-    if not isinstance(reply, list) or len(reply) != 2:
-        return None
-    return SNAPSHOTS if reply[1] else NOTHING
+    if facts["aof_enabled"] == "1":
+        return AOF
+    if not isinstance(saves, list) or len(saves) != 2:
+        return NO_AOF
+    return SNAPSHOTS if saves[1] else NOTHING
 
 
 def _save_failed(facts: dict[str, str]) -> bool | None:

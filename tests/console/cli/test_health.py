@@ -128,8 +128,7 @@ def test_doctor(qdeck: Callable[..., Ran], contexts: Path) -> None:
     assert all(set(check) == {"name", "ok", "code", "detail", "hint"} for check in ran.json["checks"])
     assert {"config", "context", "connection", "version", "clock", "looking", "changing", "persistence"} <= set(checks)
     assert {"scripts", "adapters", "workers", "abilities", "eviction", "memory"} <= set(checks)
-    assert ran.code == 1, "the server of the tests keeps nothing"
-    assert [name for name, check in checks.items() if check["ok"] is False] == ["persistence"]
+    assert (ran.code, [name for name, check in checks.items() if check["ok"] is False]) == (0, [])
     assert "qdeck.toml is valid; contexts: local, shop, frozen, far" in checks["config"]["detail"]
     assert "persistence" in qdeck("doctor").out
 

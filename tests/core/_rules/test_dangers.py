@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck import ServerRefused
-from qdeck.admin import Configuration, DoctorCheck, HealthReport, Settings, Status, Target, Writer
+from qdeck.admin import Configuration, DoctorCheck, HealthReport, Reader, Settings, Status, Target, Writer
 from support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -65,25 +65,34 @@ def test_memory_near_its_limit(make_server: Callable[..., Server], share: float,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "ok", "told"),
+    ("arguments", "ok", "told", "value"),
     [
-        (("--save", ""), False, "snapshots off: a restart loses every job"),
-        (("--save", "3600 1"), True, "snapshots only"),
-        (("--appendonly", "yes"), True, "append-only file"),
+        (("--save", ""), False, "snapshots off: a restart loses every job", "none"),
+        (("--save", "3600 1"), True, "snapshots only", "snapshots"),
+        (("--appendonly", "yes"), True, "an append-only file", "aof"),
     ],
 )
 def test_what_a_restart_keeps(
-    make_server: Callable[..., Server], arguments: tuple[str, ...], ok: bool, told: str
+    make_server: Callable[..., Server], arguments: tuple[str, ...], ok: bool, told: str, value: str
 ) -> None:
-    found, report, checks = look(make_server(*arguments).url)
+    """One finding, in doctor, in health and in the status."""
+    server = make_server(*arguments)
+    found, report, checks = look(server.url)
     assert (found["persistence"].ok, told in found["persistence"].detail) == (ok, True)
-    assert ("appendonly yes" in found["persistence"].hint) is (told != "append-only file")
-    assert report.status is Status.HEALTHY, "only doctor may read CONFIG: what health may not read is unknown, not bad"
-    if told == "append-only file":
-        assert (checks["persistence"].value, checks["persistence"].status) == ("aof", Status.HEALTHY)
-    else:
-        assert "whether snapshots are on is unknown" in checks["persistence"].detail
-        assert (checks["persistence"].value, checks["persistence"].status) == ("no aof", None)
+    assert ("appendonly yes" in found["persistence"].hint) is (value != "aof")
+    assert (checks["persistence"].value, checks["persistence"].detail) == (value, found["persistence"].detail)
+    status = Status.HEALTHY if ok else Status.DEGRADED
+    with Reader(server.url) as reader:
+        assert (checks["persistence"].status, report.status, reader.snapshot().status) == (status, status, status)
+
+
+def test_what_a_restart_keeps_is_unknown_without_config(make_server: Callable[..., Server]) -> None:
+    server = make_server("--save", "")
+    with server.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "default", "-config")
+    found, report, checks = look(server.url)
+    assert (found["persistence"].ok, found["persistence"].hint) == (None, "Give this user +config|get")
+    assert (checks["persistence"].status, report.status) == (None, Status.HEALTHY)
 
 
 def test_a_replica_cannot_be_changed(make_server: Callable[..., Server]) -> None:

@@ -203,7 +203,7 @@ def test_doctor_names_missing_rights(yard: Yard) -> None:
 
 
 def test_doctor_tells_the_dangers_of_the_server(make_server: Callable[..., Server]) -> None:
-    server = make_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    server = make_server("--save", "", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
     with Writer(server.url) as deck:
         found = deck.diagnosis(Configuration(settings=Settings()), Target(url=server.url), read_only=False)
         named = {check.name: check for check in found.checks}

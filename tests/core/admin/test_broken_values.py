@@ -91,7 +91,7 @@ def check(
         where = f"{one}: {' '.join(words)}: {told[-400:]}"
         assert is_no_crash(told), where
         if not any(words[: len(some)] == some for some in MAY_FAIL):
-            names_it = words[0] in ("status", "health") or "cannot be read" in told or "left out" in told
+            names_it = words[0] in ("status", "health", "doctor") or "cannot be read" in told or "left out" in told
             known = {before[" ".join(words)][0]} | ({1} if names_it else set())
             assert code in known, where
             if one.key not in (b"qdeck:workers", b"qdeck:control", b"qdeck:queues") and words[0] != "doctor":
