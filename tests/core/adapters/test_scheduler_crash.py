@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -77,18 +77,27 @@ def test_a_job_that_a_worker_took_after_its_dead_letter_is_not_retried(page: Pag
     assert [skip.why for skip in skipped] == ["worker-1 has it in processing"]
 
 
-@pytest.mark.parametrize(("verb", "line"), [("bury", []), ("requeue", [b"both:NORMAL"])])
-def test_the_other_verbs_leave_it_in_one_place(page: Page, deck: Writer, verb: Any, line: list[bytes]) -> None:
-    """A second letter, or a letter of a job that runs again, would be retried as another run of it."""
+def test_bury_leaves_it_with_its_one_dead_letter(page: Page, deck: Writer) -> None:
+    """A second letter would be retried as another run of the job."""
     crash(page, "both")
     letters = page.letters()
-    result = deck.apply(deck.plan(verb, "scheduler", state=State.RUNNING))
+    result = deck.apply(deck.plan("bury", "scheduler", state=State.RUNNING))
     assert result.applied == 1
-    assert page.raw.exists(PROCESSING) == 0
-    assert page.raw.zrange(DELAYED, 0, -1) == line
-    assert page.letters() == (letters if verb == "bury" else [])
+    assert (page.raw.exists(PROCESSING), page.letters()) == (0, letters)
     assert deck.undo(result.batch).restored == 1
     assert (page.letters(), page.raw.hkeys(PROCESSING)) == (letters, [b"both"])
+
+
+def test_requeue_refers_to_the_dead_letter(page: Page, deck: Writer) -> None:
+    """It has failed for good: a requeue of all that is stuck must not run it again, with its letter left."""
+    crash(page, "both")
+    page.mark_processing("hung", "worker-1", ago_s=7300)
+    plan = deck.plan("requeue", "scheduler", stuck=True)
+    assert [skip.why for skip in plan.tail.skipped] == ["it has a dead letter: retry that one, or bury this entry"]
+    deck.apply(plan)
+    assert page.raw.zrange(DELAYED, 0, -1) == [b"hung:NORMAL"]
+    [job] = deck.jobs("scheduler", state=State.RUNNING)
+    assert deck.why_not_job("requeue", job) == "it has a dead letter: retry that one, or bury this entry"
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ _SOURCES: Final = (
     Source(key=DEAD, kind=Kind.ZSET, state=State.DEAD, native_state="dlq", down=True),
 )
 _NOT_QUEUED: Final = Caution(code=CautionCode.STATUS_ELSEWHERE, name="PostgreSQL is not QUEUED or RETRYING")
+_ENDED: Final = "it has a dead letter: retry that one, or bury this entry"
 _ELSEWHERE: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the job in PostgreSQL")
 
 
@@ -120,6 +121,8 @@ class Scheduler(Adapter):
     def why_not_job(self, verb: str, job: JobRecord) -> str:
         """Of a broken entry, only the entry itself can be moved or removed."""
         why = super().why_not_job(verb, job)
+        if verb == Verb.REQUEUE and _has_ended(job):
+            why = why or _ENDED
         return why or (job.problem if job.problem and verb not in (Verb.BURY, Verb.DISCARD) else "")
 
     def rows(self, now: int) -> Program[Look]:
@@ -220,7 +223,7 @@ class Scheduler(Adapter):
             if entry.id in held:
                 made = _out_of_processing(made, entry, held[entry.id])
             taken.add(entry.id)
-            return _with_letters(made, more) if is_few or _has_ended(entry) else made
+            return _with_letters(made, more) if is_few else made
 
         return change_each(build, enumerate(entries))
 
@@ -260,7 +263,7 @@ def _ended(raws: Sequence[Raw]) -> Program[dict[str, float]]:
     return found
 
 
-def _has_ended(entry: Entry) -> bool:
+def _has_ended(entry: JobRecord) -> bool:
     return entry.stuck is not None and entry.stuck.code is StuckCode.ALREADY_ENDED
 
 
@@ -363,6 +366,8 @@ def _build(act: Verb, entry: Entry, context: Context, reason: str, line: Line) -
     if entry.problem is not None:
         raise Skipped.because(entry.problem)
     if act is Verb.REQUEUE:
+        if _has_ended(entry):
+            raise Skipped.because(_ENDED)
         return _requeue(entry, now, priority)
     return _to_line(act, entry, line, priority)
 
