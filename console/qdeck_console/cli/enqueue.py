@@ -55,6 +55,8 @@ def enqueue(
     kwargs = read_json("--kwargs", kwargs_json, dict, "an object, such as '{\"user\": 42}'")
     with given.writer() as writer:
         is_new = not _exists(writer, queue)
+        if is_new:
+            _need_native(writer, queue)
         made = writer.enqueue(
             queue,
             task,
@@ -93,6 +95,24 @@ def _exists(writer: Writer, queue: str) -> bool:
     except UsageError:
         return False
     return True
+
+
+def _need_native(writer: Writer, queue: str) -> None:
+    """Raise for the name of a queue, or of a key, of another system: its services would never see the job."""
+    from qdeck import UsageError
+    from qdeck.admin import NATIVE
+
+    if queue.startswith(f"{NATIVE}/"):
+        return
+    try:
+        adapter = writer.resolve(next(iter(writer.narrowed(queue)[0]), queue)).adapter
+    except UsageError:
+        return
+    if adapter != NATIVE:
+        raise UsageError(
+            f"{queue!r} is a queue of the adapter {adapter}: enqueue makes native jobs only",
+            hint=f"Its own producers enqueue there. For a native queue write {NATIVE}/NAME.",
+        )
 
 
 _JSON_TYPES: Final[dict[type, str]] = {
