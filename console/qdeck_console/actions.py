@@ -165,7 +165,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action(
         id="retry", scopes=(QUEUES, JOBS, DEAD, JOB, DETAIL), keys=("r",), verb="retry",
-        help="retry dead letters", group="act on jobs",
+        help="retry dead letters; requeue running jobs", group="act on jobs",
     ),
     Action(
         id="redrive", scopes=(DEAD,), keys=("R",), verb="redrive",
@@ -177,7 +177,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="act on jobs",
     ),
     Action(
-        id="bury", scopes=(STUCK, JOB), keys=("b",), verb="bury",
+        id="bury", scopes=(JOBS, STUCK, JOB), keys=("b",), verb="bury",
         help="bury the job: make it a dead letter", group="act on jobs",
     ),
     Action(

@@ -171,21 +171,22 @@ class Operator:
         """Show the plan in numbers and wait for the answer. `words`: the question and the button, where they are not
         those of the plan; `terms`: what else it is applied with.
         """
-        from qdeck_console.presenters.confirm import button, plan_lines, title
+        from qdeck_console.presenters.confirm import button, is_undone_whole, plan_lines, title
         from qdeck_console.screens.dialog import inside
 
         naming = naming_of(self._console.shown.snapshot)
         lines = lines or plan_lines(plan, left_out, inside(self._console.size.width), naming=naming, terms=terms)
-        return await self.confirm(*(words or (title(plan, left_out.total()), button(plan))), lines)
+        question, answer = words or (title(plan, left_out.total()), button(plan))
+        return await self.confirm(question, answer, lines, takes_y=is_undone_whole(plan))
 
-    async def confirm(self, question: str, answer: str, lines: Sequence[Line]) -> bool:
+    async def confirm(self, question: str, answer: str, lines: Sequence[Line], *, takes_y: bool = False) -> bool:
         """Ask a question and return whether the answer was given; in production the context's name has to be typed."""
         from qdeck_console.screens.prompt import confirmation
 
         console = self._console
         environment = seen_environment(console.shown.snapshot, console.context.environment)
         name = console.context.title if is_production(environment) else ""
-        dialog = confirmation(console, question, lines, answer, name=name, note=console.context.told)
+        dialog = confirmation(console, question, lines, answer, name=name, note=console.context.told, takes_y=takes_y)
         return await self.answer_to(dialog) is not None
 
     async def answer_to(self, dialog: Screen[Answer]) -> Answer | None:

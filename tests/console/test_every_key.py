@@ -150,6 +150,8 @@ async def jobs(walk: Walk) -> None:
     await walk.key("m", lambda: walk.app.screen is not walk.screen)
     await walk.back_here()
     await walk.key("c", DONE)
+    await choose(walk, "ready")
+    await walk.key("b", DONE)
     await walk.answer("p", "enter", wanted="paused")
     await walk.key("p", "resumed")
     await choose(walk, "dead")

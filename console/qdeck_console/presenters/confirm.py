@@ -227,6 +227,11 @@ def _undo(plan: Plan) -> PlanTerm:
     return PlanTerm("undo", "none", f"not possible: {words}", "warn bold")
 
 
+def is_undone_whole(plan: Plan) -> bool:
+    """Return whether undo restores all that a plan does: then `y` may confirm it."""
+    return _undo(plan).number == "all" and not plan.tail.cautions and not plan.tail.totals.failure_handlers
+
+
 def undo_limit(plan: Plan) -> PlanTerm:
     """Return how many entries of a plan can be undone, where undo cannot keep all."""
     return PlanTerm("undo", "a part" if plan.tail.undoable else "none", plan.undo_limit, "bad bold")

@@ -9,7 +9,7 @@ import msgspec
 
 from qdeck import QdeckError
 from qdeck.admin import NATIVE_VERBS, PRIORITIES, Feature, PlanEntry, State, Verb, difference, has_feature, new_body
-from qdeck_console.actions import ActionHandler, verb_of
+from qdeck_console.actions import DEAD, JOBS, STUCK, TABS, ActionHandler, verb_of
 from qdeck_console.departed_jobs import GoneJob
 from qdeck_console.operations import OperationRequest, outcome
 from qdeck_console.presenters.line_parts import naming_of
@@ -31,7 +31,20 @@ VERBS: Final = {
     "sooner": Verb.REPRIORITISE,
     "later": Verb.REPRIORITISE,
     "move": Verb.MOVE,
+    "edit": Verb.EDIT,
 }
+_MEANT_FOR: Final = {
+    Verb.RETRY: ("dead", DEAD),
+    Verb.REQUEUE: ("running", STUCK),
+    Verb.BURY: ("waiting or running", JOBS),
+    Verb.CANCEL: ("waiting or running", JOBS),
+    Verb.RUN: ("delayed", JOBS),
+    Verb.DISCARD: ("waiting or ended", JOBS),
+    Verb.REPRIORITISE: ("waiting", JOBS),
+    Verb.MOVE: ("ready or delayed", JOBS),
+    Verb.EDIT: ("waiting or dead", JOBS),
+}
+"""The jobs that each verb is for, in words, and the screen that lists them."""
 _STEPS: Final = sorted(PRIORITIES.values())
 _ONE: Final = "one job at a time"
 
@@ -77,12 +90,13 @@ def why_not_act(action: str, screen: JobActing) -> str:
         return screen.why_no_jobs()
     if action == "edit" and len(jobs) > 1:
         return _ONE
-    word = "edit" if action == "edit" else VERBS[action].value
+    word = _verb(action, screen).value
     if theirs := [job for job in jobs if not job.has(Feature.STATES)]:
         reasons = [screen.console.reader.why_not_job(word, job) for job in theirs]
         return "" if "" in reasons else reasons[0]
-    fitting = [job for job in jobs if job.state in _states(action)]
-    return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
+    if any(job.state in _states(action, screen) for job in jobs):
+        return ""
+    return _other_state("it is" if len(jobs) == 1 else "they are", jobs[0].state, action, screen)
 
 
 def _why_not_all(action: str, screen: JobActing, asked: OperationRequest) -> str:
@@ -91,9 +105,17 @@ def _why_not_all(action: str, screen: JobActing, asked: OperationRequest) -> str
         never = "" if adapter is None else screen.console.reader.why_not(adapter, action, State.DEAD)
         return never or _ONE
     if adapter is not None and states:
-        reasons = [screen.console.reader.why_not(adapter, VERBS[action].value, state) for state in states]
+        reasons = [screen.console.reader.why_not(adapter, _verb(action, screen).value, state) for state in states]
         return "" if "" in reasons else reasons[0]
-    return "" if not states or set(states) & set(_states(action)) else f"they are {states[0]}"
+    fits = not states or set(states) & set(_states(action, screen))
+    return "" if fits else _other_state("they are", states[0], action, screen)
+
+
+def _other_state(are: str, state: str, action: str, screen: JobActing) -> str:
+    """Return that an action is not for jobs of a state: for which ones it is, and the screen that lists those."""
+    of, tab = _MEANT_FOR[_verb(action, screen)]
+    where = "" if tab == screen.SCOPE else f", see {TABS[tab]} {tab.capitalize()}"
+    return f"{are} {state}; {_word(action, screen)} is for {of} jobs{where}"
 
 
 def _foreign_of(screen: JobActing, asked: OperationRequest) -> str | None:
@@ -106,7 +128,7 @@ def _foreign_of(screen: JobActing, asked: OperationRequest) -> str | None:
 
 def _label(action: str, screen: JobActing) -> str:
     """Return the verb of an action, with how many jobs it would act on."""
-    verb, everything = verb_of(action), screen.everything()
+    verb, everything = _word(action, screen), screen.everything()
     if everything is not None:
         return f"{verb} all" + (f" {everything[1]:,}" if everything[1] is not None else "")
     count = len(screen.targets())
@@ -115,7 +137,7 @@ def _label(action: str, screen: JobActing) -> str:
 
 def _act(action: str, screen: JobActing) -> None:
     """Start an operation on the targets."""
-    verb, everything = VERBS[action], screen.everything()
+    verb, everything = _verb(action, screen), screen.everything()
     jobs = screen.targets()
     priority = _next_priority(jobs[0].priority if jobs else None, action) if verb is Verb.REPRIORITISE else None
     if everything is None:
@@ -135,8 +157,23 @@ def _open_editor(screen: JobActing) -> None:
     screen.console.operator.run(_edit(screen.console, job), "edit")
 
 
-def _states(action: str) -> tuple[str, ...]:
-    return NATIVE_VERBS[Verb.EDIT if action == "edit" else VERBS[action]]
+def _verb(action: str, screen: JobActing) -> Verb:
+    """Return what an action does to the targets: a retry of running jobs takes them from their workers."""
+    verb = VERBS[action]
+    if verb is not Verb.RETRY:
+        return verb
+    everything = screen.everything()
+    states = {job.state for job in screen.targets()} if everything is None else set(everything[0].states)
+    return Verb.REQUEUE if states == {State.RUNNING} else verb
+
+
+def _word(action: str, screen: JobActing) -> str:
+    """Return the verb of an action as its key shows it."""
+    return verb_of("requeue" if _verb(action, screen) is Verb.REQUEUE else action)
+
+
+def _states(action: str, screen: JobActing) -> tuple[str, ...]:
+    return NATIVE_VERBS[_verb(action, screen)]
 
 
 def _next_priority(now: int | None, action: str) -> int:
@@ -188,6 +225,7 @@ JOB_HANDLERS: Final = {
             run=partial(_act, action), reason=partial(why_not_act, action), label=partial(_label, action)
         )
         for action in VERBS
+        if action != "edit"
     },
     "edit": ActionHandler(run=_open_editor, reason=partial(why_not_act, "edit")),
 }

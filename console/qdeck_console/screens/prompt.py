@@ -63,7 +63,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
     """Give the values of the fields, none where it was cancelled.
 
     With `act`, the button that goes on, two buttons have the last word: the safe one is chosen first, and enter alone
-    never acts. Without, enter in a field goes on when all are right.
+    never acts; `takes_y`: y does. Without, enter in a field goes on when all are right.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -76,6 +76,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         Binding("left,right,h,l", "turn", "switch button"),
         Binding("enter", "choose", "choose"),
         Binding("q", "cancel", "cancel"),
+        Binding("y", "yes", "yes"),
     ]
 
     def __init__(
@@ -89,6 +90,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         act: str = "",
         go: str = "continue",
         note: str = "",
+        takes_y: bool = False,
     ) -> None:
         super().__init__(console)
         head: Line = ((title, "strong bold"),) if isinstance(title, str) else title
@@ -97,6 +99,7 @@ class Prompt(Dialog[tuple[str, ...] | None]):
             self._asked.append(())
         self._asked += [ask] if ask else []
         self._fields, self._act, self._go, self._note = list(fields), act, go, note
+        self._takes_y = takes_y and not self._fields
         self.on_act = False
         """Whether the button that acts is chosen."""
 
@@ -204,6 +207,8 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         keys = [("enter", self._act if self.on_act else safe_answer(self._act))] if is_ready else []
         if has_next != is_ready:
             keys.append(("tab", "next" if has_next else "switch button"))
+        if self._takes_y:
+            keys.append(("y", self._act))
         hint = key_hints(*keys, ("esc", safe_answer(self._act).lower()))
         is_tall = self.app.size.height >= _ROOMY
         lines = [*[()] * self._buttons_at, tuple(self._buttons()), *[()] * is_tall, hint]
@@ -263,6 +268,11 @@ class Prompt(Dialog[tuple[str, ...] | None]):
         if self._act:
             _ = self.dismiss(self.values if self.on_act and not self.wrong else None)
 
+    def action_yes(self) -> None:
+        """Give the button that acts, where undo restores all."""
+        if self._takes_y:
+            _ = self.dismiss(())
+
     def action_cancel(self) -> None:
         """Leave it."""
         _ = self.dismiss(None)
@@ -279,9 +289,18 @@ class Prompt(Dialog[tuple[str, ...] | None]):
 
 
 def confirmation(
-    console: Session, title: str, about: Sequence[Line], act: str, *, name: str = "", note: str = ""
+    console: Session,
+    title: str,
+    about: Sequence[Line],
+    act: str,
+    *,
+    name: str = "",
+    note: str = "",
+    takes_y: bool = False,
 ) -> Prompt:
-    """Return the question before anything that is many or cannot be undone; with a `name`, that has to be typed."""
+    """Return the question before anything that is many or cannot be undone; with a `name`, that has to be typed. `y`
+    confirms one with `takes_y`, if no name is asked for.
+    """
     context = console.context
     environment = seen_environment(console.shown.snapshot, context.environment)
     where: list[Piece] = []
@@ -291,7 +310,7 @@ def confirmation(
         where = [("  in  ", "muted"), (f" {safe_text(word, limit=24)} ", f"{role}_text bold on-{role}")]
     head: Line = ((title, "strong bold"), *where, ("  ", "text"), (safe_text(context.title), "strong bold"))
     if not name:
-        return Prompt(console, head, about, act=act, note=note)
+        return Prompt(console, head, about, act=act, note=note, takes_y=takes_y)
     ask: Line = (
         ("Type ", "text"),
         (safe_text(name), "strong bold"),
