@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,8 @@ from qdeck_console.cli.base import read_only_hint, settings
 from qdeck_console.cli.output import age, note, safe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from qdeck.admin import Pause
 
 NOT_CHANGED: Final = 1  # the exit code of a command that showed what it would do, and was not told to do it
@@ -19,12 +22,22 @@ NOT_CHANGED: Final = 1  # the exit code of a command that showed what it would d
 
 def agrees(question: str) -> bool:
     """Ask at a terminal whether to continue. Without one, with `--json` or on a read-only server, return no."""
+    return _can_ask() and click.confirm(safe(question), default=False, err=True)
+
+
+def _can_ask() -> bool:
     given = settings()
     if given.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    if read_only_hint(given.target(), given.confirm) is not None:
-        return False
-    return click.confirm(safe(question), default=False, err=True)
+    return read_only_hint(given.target(), given.confirm) is None
+
+
+@contextlib.contextmanager
+def above_question(*, asks: bool = True) -> Iterator[None]:
+    """Write to stderr what a question is about, if stdout is no terminal: a question does not stand alone."""
+    beside = asks and not sys.stdout.isatty() and _can_ask()
+    with contextlib.redirect_stdout(sys.stderr) if beside else contextlib.nullcontext():
+        yield
 
 
 def may_lift(question: str, what: str, stands: Pause, *, yes: bool) -> bool:

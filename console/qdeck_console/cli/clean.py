@@ -9,7 +9,7 @@ import click
 
 from qdeck.admin import byte_size, counted, iso, local_time, threshold
 from qdeck_console import documents
-from qdeck_console.cli.asking import NOT_CHANGED, agrees
+from qdeck_console.cli.asking import NOT_CHANGED, above_question, agrees
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import line, note, safe, write_json
 
@@ -61,10 +61,12 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: int | No
         raise click.UsageError("--dry-run and --yes exclude each other")
     if not yes:
         report = _run(task_id, idle, dry_run=True)
-        _show(report, task_id, idle)
+        with above_question(asks=not dry_run and report.removed > 0):
+            _show(report, task_id, idle)
         if dry_run or not report.removed:
             ctx.exit(_code(report))
-        if not agrees(f"Remove {counted(report.removed, 'queue')}?"):
+        what = f" with {counted(report.messages, 'message')}" if report.messages else ""
+        if not agrees(f"Remove {counted(report.removed, 'queue')}{what}?"):
             note("qdeck: nothing was changed; --yes removes them")
             ctx.exit(NOT_CHANGED)
     report = _run(task_id, idle, dry_run=False)
@@ -155,7 +157,9 @@ def _print(report: CleanReport, task_id: str | None, idle: int | None) -> None:
         what += f"; {one.cause}" if one.cause else ""
         line(f"{one.outcome.replace('_', ' '):12} {safe(one.name)}  {what}")
     verb = "would be removed" if report.dry_run else "removed"
-    line(f"{report.removed:,} {verb}, {report.in_use:,} in use, {report.kept:,} kept; {byte_size(report.bytes)}")
+    count = "" if report.messages is None else f"{counted(report.messages, 'message')}, "
+    size = f"{count}{byte_size(report.bytes)}"
+    line(f"{report.removed:,} {verb}, {report.in_use:,} in use, {report.kept:,} kept; {size}")
     if recent := sum(one.outcome == "recent" for one in report.samples):
         limit = threshold(idle if idle is not None else 60 if task_id is not None else 86_400)
         line(f"{recent:,} of those kept were used within the last {limit}; a smaller --idle removes them, --idle 0 all")

@@ -210,12 +210,13 @@ def act(
             plan = _load(ctx, verb, plan_ref)
         if isinstance(client, Writer):
             ctx.exit(plans.apply(client, plan, rate=rate, sample=sample, as_json=given.as_json, nothing=nothing))
-    code = plans.show_plan(plan, as_json=given.as_json, rate=rate, sample=sample, nothing=nothing)
+    from qdeck_console.cli.asking import NOT_CHANGED, above_question, agrees
+
+    with above_question(asks=not dry_run and plan.count > 0):
+        code = plans.show_plan(plan, as_json=given.as_json, rate=rate, sample=sample, nothing=nothing)
     if dry_run or not plan.count:
         plans.note_plan(plan, as_json=given.as_json, rate=rate, sample=sample)
         ctx.exit(code)
-    from qdeck_console.cli.asking import NOT_CHANGED, agrees
-
     if not agrees(f"{verb.capitalize()} {plans.aim(plan)}?"):
         plans.note_plan(plan, as_json=given.as_json, rate=rate, sample=sample)
         ctx.exit(NOT_CHANGED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qdeck.admin import counted, iso, local_time
-from qdeck_console.cli.asking import NOT_CHANGED, agrees
+from qdeck_console.cli.asking import NOT_CHANGED, above_question, agrees
 from qdeck_console.cli.base import command, settings, suggesting
 from qdeck_console.cli.output import line, note, note_skips, safe, write_json
 from qdeck_console.cli.progress import Progress
@@ -57,7 +57,9 @@ def _undo(batch: str | None, *, dry_run: bool, yes: bool) -> int:
         with given.reader() as reader:
             found = reader.find_batch(batch)
             outcomes = _outcomes(reader, found)
-        _show(found, outcomes, as_json=given.as_json)
+        is_over = found.undone or (outcomes is not None and bool(outcomes.no_undo))
+        with above_question(asks=not dry_run and not is_over):
+            _show(found, outcomes, as_json=given.as_json)
         if found.undone or dry_run:
             return 0
         if outcomes is not None and outcomes.no_undo:

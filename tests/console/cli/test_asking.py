@@ -15,6 +15,7 @@ from support.terminals import terminals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import redis
 
@@ -164,11 +165,12 @@ def test_a_cleaning_lists_the_queues_and_asks(
     ran = qdeck("clean", "7", "--idle", "0")
     assert ran.code == 1
     assert ran.out.count("execution:a:free:7") == 1, "each queue once"
+    assert "1 would be removed, 0 in use, 0 kept; 2 messages, " in ran.out
     assert "--yes removes them" in ran.err
     ran = qdeck("clean", "7", "--idle", "0", "--dry-run")
     assert (ran.code, ran.out.count("execution:a:free:7")) == (0, 1)
     code, seen = asked(terminal, url, "clean", "7", "--idle", "0", answer=b"n\n")
-    assert (code, raw.llen("execution:a:free:7"), "Remove 1 queue?" in seen) == (1, 2, True)
+    assert (code, raw.llen("execution:a:free:7"), "Remove 1 queue with 2 messages?" in seen) == (1, 2, True)
     assert raw.xlen(keys.ACTIVITY) == 0
     code, seen = asked(terminal, url, "clean", "7", "--idle", "0", answer=b"y\n")
     assert (code, raw.exists("execution:a:free:7")) == (0, 0)
@@ -249,3 +251,37 @@ def test_an_undo_does_not_pass_over_a_batch_that_changed_nothing(qdeck: Callable
     ran = qdeck("undo", "--yes")
     assert (ran.code, f"your last batch b-{plan} changed nothing" in ran.err) == (1, True), ran.err
     assert f"qdeck undo {older} undoes the one before it" in ran.err
+
+
+REDIRECTED = f"import os, sys; os.dup2(os.open(sys.argv.pop(1), os.O_WRONLY | os.O_CREAT, 0o600), 1); {QDECK}"
+
+
+@pytest.mark.parametrize("command", ["discard", "undo", "clean"])
+def test_a_question_stands_below_its_plan_where_stdout_is_a_file(
+    qdeck: Callable[..., Ran],
+    yard: Yard,
+    url: str,
+    raw: redis.Redis,
+    terminal: Callable[..., Terminal],
+    tmp_path: Path,
+    command: str,
+) -> None:
+    [dead] = yard.bulk_dead(1)
+    file, seen = tmp_path / "out", f"would discard 1 job from {QUEUE}"
+    args: tuple[str, ...] = ("dead", "discard", QUEUE)
+    if command == "undo":
+        assert qdeck("dead", "retry", QUEUE, "--yes").code == 0
+        args, seen = ("undo",), "restores up to 1 job"
+    elif command == "clean":
+        name = f"bank:prod:pay:responses:t:{dead}"
+        raw.rpush(name, b"unread", b"unread")
+        raw.sadd("task_queues:t", name)
+        age(raw, name)
+        args, seen = ("clean", "t", "--idle", "0"), "2 messages"
+    shown = terminal(REDIRECTED, str(file), *args, "--url", url)
+    shown.wait_for(b"[y/N]")
+    assert seen in shown.output.decode()
+    shown.send(b"n\n")
+    assert shown.end() == 1
+    assert "would" not in file.read_text(), "what is shown is not written twice"
+    assert seen in qdeck(*args, "--dry-run").out
