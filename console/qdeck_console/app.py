@@ -100,6 +100,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.frozen_ms: int | None = None
         self.served: deque[float | None] = deque(maxlen=600)  # commands a second, for the chart of the server
         self.last_commands: deque[str] = deque(maxlen=100)  # what was run by name, the newest last
+        self.last_filters: deque[str] = deque(maxlen=100)
         self.last_key_at = self.keys_from = float("-inf")
         self.painter = Painter(INK)
         self.operator = Operator(self)

@@ -46,6 +46,7 @@ class Console(Session, Protocol):
     last_key_at: float
     served: deque[float | None]
     last_commands: deque[str]
+    last_filters: deque[str]
     theme: str
 
     @property

@@ -361,7 +361,11 @@ def filter_footer(note: Sequence[Piece], cells: int) -> Line:
         (" enter", "accent bold"),
         (" keep the filter  ", "muted"),
         ("esc", "accent bold"),
-        (" clear it", "muted"),
+        (" clear it  ", "muted"),
+        ("tab", "accent bold"),
+        (" complete  ", "muted"),
+        ("↑", "accent bold"),
+        (" earlier filters", "muted"),
     ]
     right: list[Piece] = [*note, (" ", "text")] if note else []
     return (*fmt.fit(keys, cells - fmt.length(right)), *right)

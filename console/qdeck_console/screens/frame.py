@@ -25,12 +25,14 @@ from qdeck_console.actions import (
     of_scope,
 )
 from qdeck_console.feed import FeedState, Query
+from qdeck_console.filter_completion import FilterSuggester
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
 from qdeck_console.presenters.line_parts import Naming, naming_of
 from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, back
 from qdeck_console.textual_compat import is_ending
 from qdeck_console.theme import SIXTEEN
+from qdeck_console.widgets.filter_field import FilterField
 from qdeck_console.widgets.lines import LineList, Lines
 from qdeck_console.widgets.text_field import TextField
 
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
 
-    from qdeck.admin import QueueRef
+    from qdeck.admin import JobRecord, QueueRef
     from qdeck_console.console import Console
     from qdeck_console.format import Line, Piece
     from qdeck_console.screens.export import Export
@@ -119,7 +121,8 @@ class FrameScreen(Screen[None]):
         with Horizontal(id="body"):
             yield from self.body()
         hint = "error:Timeout* age>2h attempts>=3" if self.LANGUAGE else "text in the name; esc clears, enter keeps"
-        yield TextField(id="filter", placeholder=hint)
+        suggester = FilterSuggester() if self.LANGUAGE else None
+        yield FilterField(placeholder=hint, suggester=suggester, past=self.console.last_filters)
         yield Lines(id="wrong", ground="raised")
         yield Lines(id="footer", ground="panel")
         yield Lines(id="tiny")
@@ -378,8 +381,11 @@ class FrameScreen(Screen[None]):
             self.console.action_do(action)
 
     def open_filter(self) -> None:
-        """Open the filter."""
+        """Open the filter. It is completed to what is listed now: a half typed value would match nothing."""
         box = self.query_one("#filter", TextField)
+        if isinstance(box.suggester, FilterSuggester):
+            rows = [self.job_of(item.row) or item.row for item in self.main_list.listing.items]
+            box.suggester.listed = (rows, self.feed_state.snapshot)
         self._show_filter(box, on=True)
         self.set_focus(box)  # at once: `focus()` waits for its turn
 
@@ -406,6 +412,10 @@ class FrameScreen(Screen[None]):
         if self.LANGUAGE and where != self.filter_text:
             self.set_filter(where)
             self._show_filter(self.query_one("#filter", TextField), on=bool(where))
+
+    def job_of(self, row: object) -> JobRecord | None:
+        """Return the job that a row shows."""
+        return None
 
     def filter_changed(self) -> None:
         """Show what matches the filter."""
@@ -440,10 +450,11 @@ class FrameScreen(Screen[None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the filter and return the focus to the list."""
-        if event.input.id != "filter":
+        if not isinstance(event.input, FilterField):
             return
         self._take_filter(event.value)
         if self.wrong is None:
+            event.input.keep()
             self._show_filter(event.input, on=bool(event.value))
             self.set_focus(self.main_list)
             self.draw_frame()
@@ -473,7 +484,7 @@ class FrameScreen(Screen[None]):
             run=lambda screen: screen.console.operator.undo_last(),
             reason=lambda screen: screen.console.operator.why_not_undo(),
         ),
-        "filter": ActionHandler(run=open_filter, reason=_why_not_filter),
+        "filter": ActionHandler(run=lambda screen: screen.open_filter(), reason=_why_not_filter),
         "copy": ActionHandler(run=copy, reason=_why_not_copy),
         "write": ActionHandler(run=write, reason=why_not_write),
         "freeze": ActionHandler(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from qdeck._engine.batch_transitions import MAX_UNDO_BYTES
     from qdeck._engine.codec import UNKNOWN_TASK
     from qdeck._engine.transitions import NewJob
-    from qdeck._filter import PRIORITIES, PRIORITY_NAMES, Filter, explain, parse
+    from qdeck._filter import FIELDS, PRIORITIES, PRIORITY_NAMES, STATES, FieldKind, Filter, explain, parse
     from qdeck._formatting import byte_size, counted, duration, iso, local_time, threshold
     from qdeck._hidden_characters import HIDDEN, escaped_json, is_shown, json_escape
     from qdeck._model.masking import configure as configure_masking
@@ -101,6 +101,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ADAPTERS",
     "ENOUGH",
+    "FIELDS",
     "HIDDEN",
     "LOCAL_CLOCK",
     "MASK",
@@ -114,6 +115,7 @@ __all__ = [
     "PRIORITIES",
     "PRIORITY_NAMES",
     "PURGE_RULES",
+    "STATES",
     "TOO_MANY",
     "UNKNOWN_TASK",
     "Activity",
@@ -139,6 +141,7 @@ __all__ = [
     "Dropped",
     "Entry",
     "Feature",
+    "FieldKind",
     "Filter",
     "Finding",
     "Gathering",
@@ -282,7 +285,7 @@ _HOMES: Final = {
     "qdeck._engine.transitions": "NewJob",
     "qdeck._redis.commands": "Program",
     "qdeck._private_files": "Dropped check_new_file new_file state_dir",
-    "qdeck._filter": "Filter PRIORITIES PRIORITY_NAMES explain parse",
+    "qdeck._filter": "FIELDS STATES FieldKind Filter PRIORITIES PRIORITY_NAMES explain parse",
     "qdeck._hidden_characters": "HIDDEN escaped_json is_shown json_escape",
     "qdeck._adapter_names": "ADAPTERS is_adapter",
     "qdeck.adapters": "make_adapter=make",

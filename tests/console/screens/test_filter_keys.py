@@ -40,7 +40,9 @@ async def test_a_tab_in_a_filter_does_not_arm_the_keys_of_the_list(url: str) -> 
         assert isinstance(app.screen, DeadScreen), "no dialog asks whether to discard"
         await pilot.press("escape")
         await until(pilot, "3 dead letters in 1 group", 10)
-        await pilot.press("slash", *"er", "tab", *"ror:C*")
+        await pilot.press("slash", *"er")
+        await until(pilot, lambda: box_of(pilot)._suggestion == "error:", 10)
+        await pilot.press("tab", *"C*")
         await until(pilot, lambda: box_of(pilot).value == "error:C*", 10)
         assert (app.screen_stack[1:], app.busy, row(url, HOOKS).dead) == ([], "", 3)
 
