@@ -206,7 +206,7 @@ class Snapshot:
     checks: tuple[Check, ...] = ()  # every rule, whether it found something or not
     measures: tuple[Measure, ...] = ()  # of other systems
     late_schedules: tuple[tuple[QueueRef, str], ...] | None = ()  # queue and name of each; None is unknown
-    unknown_systems: tuple[str, ...] = ()  # that no adapter reads, each with an example key; only where no queue is
+    unknown_systems: tuple[str, ...] = ()  # that no adapter reads, each with an example key
 
 
 def _mask_fields(row: object, names: tuple[str, ...]) -> None:

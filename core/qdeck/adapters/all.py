@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qdeck._settings import AdapterSettings
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.search import IdSearch
+    from qdeck.adapters.unknown_systems import UnknownSystem
 
 
 _DEAD_LETTER: Final = ":dead_letter"
@@ -60,7 +61,8 @@ class Adapters:
             raise InvalidOption(f"not on Cluster: {left_out}", hint="Their queues keep keys in several slots.")
         self.shows_native = NATIVE in names
         self._has_all = self.shows_native and set(NAMES) <= set(names) and not on_cluster
-        self._has_stored_search = False
+        self._unknown_systems: Sequence[UnknownSystem] = ()
+        self._search_again_at = -math.inf
         self._address, self._memory = address, memory
         self._verdict = verdict.Standing()
         self._remembered: discovery.Remembered | None = None
@@ -125,25 +127,29 @@ class Adapters:
         if self.foreign:
             self._remind()
             programs: list[Program[Any]] = [self.native.look(own), discovery.look(self.foreign, self._recall())]
-            seen, found = yield from all_of(programs)
+            programs += [self._find_unknown_systems()] if self._has_all else []
+            seen, found, *_ = yield from all_of(programs)
             self._note()
             seen = yield from self._extended(seen, *found)
-            if not seen.queues and self._has_all:
-                seen = yield from self._with_unknown_systems(seen)
+            if not seen.queues:
+                self._search_again_at = -math.inf
+            # A stream with a consumer group beside queues may be anything.
+            told = [one for one in self._unknown_systems if not seen.queues or not one.is_stream]
+            seen = replace(seen, unknown_systems=tuple(f"{one.name} ({one.key})" for one in told))
         else:
             seen = yield from self.native.look(own)
             seen = replace(seen, notices=(*seen.notices, *self._notices))
         return (yield from self._verdict.judge(seen, self._memory.thresholds))
 
-    def _with_unknown_systems(self, seen: Snapshot) -> Program[Snapshot]:
-        """Return an empty snapshot with the systems that no adapter reads."""
+    def _find_unknown_systems(self) -> Program[None]:
+        """Find the systems that no adapter reads: at each refresh of an empty server, and rarely beside queues."""
         from qdeck.adapters import unknown_systems
 
-        found = yield from unknown_systems.find(self._recall())
-        if not self._has_stored_search:  # a command may refresh only once
-            discovery.remember(self._address, self._recall())
-            self._has_stored_search = True
-        return replace(seen, unknown_systems=tuple(f"{one.name} ({one.key})" for one in found))
+        now = time.monotonic()
+        if now < self._search_again_at:
+            return
+        self._unknown_systems = yield from unknown_systems.find(self._recall())
+        self._search_again_at = now + unknown_systems.KNOWN_S
 
     def _remind(self) -> None:
         """Continue the search for native queues where the last one on this machine ended."""

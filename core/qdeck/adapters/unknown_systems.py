@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.discovery import Remembered
 
 STREAMS: Final = "Redis Streams"
+KNOWN_S: Final = 60  # for how long the result of a search beside queues is used
 MOST_KEYS: Final = 50  # of one search, which are read
 STREAM_GROUPS: Final = (b"XINFO", b"GROUPS")
 _OWN_STREAMS: Final = b":notifications:"  # of qdeck.messages
@@ -62,6 +63,11 @@ class UnknownSystem(NamedTuple):
 
     name: str
     key: str
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether all that is known is a consumer group."""
+        return self.name == STREAMS
 
 
 def find(remembered: Remembered) -> Program[tuple[UnknownSystem, ...]]:

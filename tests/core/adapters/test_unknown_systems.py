@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from core.adapters.sidekiq import records as sidekiq
+from core.adapters.test_conformance import FILL
+from qdeck.adapters import unknown_systems
 from qdeck.admin import ADAPTERS, Code, Reader, Status, Writer
 
 if TYPE_CHECKING:
@@ -61,11 +64,40 @@ def test_other_keys_are_not(url: str, raw: redis.Redis, what: str) -> None:
         assert not [one for one in reader.snapshot().findings if one.code is Code.UNKNOWN_SYSTEM]
 
 
-def test_it_is_reported_only_where_no_queue_is_shown(url: str, raw: redis.Redis) -> None:
-    raw.sadd("resque:queues", "default")
+@pytest.mark.parametrize("system", WRITES)
+def test_it_is_reported_beside_queues_too_unless_it_is_any_consumer_group(
+    url: str, raw: redis.Redis, system: str
+) -> None:
+    key, write = WRITES[system]
+    write(raw)
+    sidekiq.fill(raw)
     with Writer(url) as writer:
         writer.enqueue("shop:actions", "send")
-        assert writer.snapshot().unknown_systems == ()
+        seen = writer.snapshot()
+    assert {row.adapter for row in seen.queues} == {"native", "sidekiq"}
+    assert seen.unknown_systems == (() if system == "Redis Streams" else (f"{system} ({key})",))
+
+
+def test_the_systems_that_adapters_read_are_not_reported(url: str, raw: redis.Redis) -> None:
+    for filler in FILL.values():
+        filler().populate(raw)
+    with Reader(url) as reader:
+        assert reader.snapshot().unknown_systems == ()
+
+
+def test_beside_queues_it_is_searched_once_a_minute(
+    url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sidekiq.fill(raw)
+    with Reader(url) as reader:
+        reader.snapshot()
+        raw.sadd("resque:queues", "default")
+        assert reader.snapshot().unknown_systems == ()
+    monkeypatch.setattr(unknown_systems, "KNOWN_S", 0)
+    with Reader(url) as reader:
+        assert reader.snapshot().unknown_systems == ("Resque (resque:queues)",)
+        raw.delete("resque:queues")
+        assert reader.snapshot().unknown_systems == ()
 
 
 def test_a_reader_of_some_adapters_does_not_search(url: str, raw: redis.Redis) -> None:
