@@ -112,11 +112,12 @@ class BullMq(Adapter):
         return (yield from jobs.fill(base_of(self.prefix, queue), queue, raws, now, want)) if raws else []
 
     def job(self, queue: str, wanted: str) -> Program[JobDetail]:
-        """Return the details of one job, with its log and its result."""
+        """Return the details of one job, with its log, its result and its flow."""
         from qdeck.adapters.bullmq import jobs
 
         detail = yield from super().job(queue, wanted)
-        return (yield from jobs.with_logs(base_of(self.prefix, queue), detail))
+        base = base_of(self.prefix, queue)
+        return (yield from jobs.with_relations(base, (yield from jobs.with_logs(base, detail))))
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Return where each job is now."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LOCK_MS: Final = 60_000  # a job that began so long ago and has no lock lost it: BullMQ renews one every 15s
 MOST_LOGS: Final = 1_000
+MOST_RELATED: Final = 100
 RECORD: Final = (
     b"name", b"timestamp", b"processedOn", b"finishedOn", b"priority", b"atm", b"attemptsMade", b"parentKey", b"pb",
 )  # fmt: skip
@@ -126,6 +127,28 @@ def stack_in(facts: Fields) -> str:
         return ""
     last = found[-1] if isinstance(found, list) and found else ""
     return last if isinstance(last, str) else ""
+
+
+def with_relations(base: bytes, detail: JobDetail) -> Program[JobDetail]:
+    """Return a job with its children in a flow, and with the parent that waits for it."""
+    key = base + raw_of(detail.id)
+    parent, *children = yield with_errors(
+        (b"HGET", key, b"parentKey"), (b"SRANDMEMBER", key + b":dependencies", MOST_RELATED),
+        (b"HRANDFIELD", key + b":processed", MOST_RELATED), (b"HRANDFIELD", key + b":failed", MOST_RELATED),
+        (b"ZRANGE", key + b":unsuccessful", 0, MOST_RELATED - 1),
+    )  # fmt: skip
+    found = sorted({one for reply in children if not is_error(reply) for one in reply})[:MOST_RELATED]
+    parents = [parent] if isinstance(parent, bytes) and parent else []
+    refs = [tuple(_reference(base, one) for one in some) for some in (found, parents)]
+    return replace(detail, depends_on=refs[0], dependents=refs[1]) if found or parents else detail
+
+
+def _reference(base: bytes, key: bytes) -> str:
+    """Return the id in the key of a job, and its queue where that is another one."""
+    if key.startswith(base):
+        return payload.mask_text(text_of(key.removeprefix(base)))
+    prefix, _, rest = key.removeprefix(base[: base.index(b":") + 1]).rpartition(b":")
+    return payload.mask_text(f"{text_of(rest)}@{text_of(prefix)}")
 
 
 def with_logs(base: bytes, detail: JobDetail) -> Program[JobDetail]:

@@ -41,6 +41,13 @@ class Message(msgspec.Struct, frozen=True):
         """The id of the task."""
         return shown_text(self.headers.get("id")) or shown_text(self.properties.get("correlation_id")) or ""
 
+    def marks(self) -> tuple[str, ...]:
+        """Return tags for its group, the task that sent it, and a chord that it is part of."""
+        body = _decoded(self.value)
+        embedded = _table(body[2]) if isinstance(body, list) and len(body) == 3 else {}
+        found = marks(self.headers.get("group"), self.headers.get("parent_id"))
+        return (*found, "chord") if embedded.get("chord") else found
+
     def call(self) -> Any:
         """Return the arguments of the task, as far as they may be read."""
         found = _decoded(self.value)
@@ -48,6 +55,12 @@ class Message(msgspec.Struct, frozen=True):
             return {"args": found[0], "kwargs": found[1]}
         shown = {name: self.headers.get(f"{name}repr") for name in ("args", "kwargs")}
         return {name: value for name, value in shown.items() if isinstance(value, str)} or None
+
+
+def marks(group: Any, parent: Any) -> tuple[str, ...]:
+    """Return the tags of a task that belongs to a group, or was sent by another task."""
+    ids = {"group": shown_text(group), "parent": shown_text(parent)}
+    return tuple(f"{name}:{task}" for name, task in ids.items() if task)
 
 
 def read(raw: bytes | None) -> Message | None:

@@ -103,7 +103,7 @@ def _task(
         id=message.id, key=f"{NAME}/{queue}/{native}/{tag}", task=shown_text(headers.get("task")),
         name=shown_text(headers.get("shadow")), attempts=whole(headers.get("retries")),
         priority=whole(message.properties.get("priority")), due_ms=read_ms(shown_text(headers.get("eta"))),
-        worker=None, body=stored_json(message.call()), **facts,
+        worker=None, body=stored_json(message.call()), tags=message.marks(), **facts,
     )  # fmt: skip
 
 
@@ -148,7 +148,8 @@ def _result(raw: Raw, task: str, value: Any, stored: bytes, *, is_sent: bool) ->
         state=state, native_state=native, task=shown_text(value.get("name")), since_ms=at, queue_from=queue,
         failed_ms=at if class_name else None, error=class_name, message=message,
         attempts=whole(value.get("retries")), worker=shown_text(value.get("worker")),
-        log=shown_text(value.get("traceback")), body=stored_json(call) if call else None, **facts,
+        log=shown_text(value.get("traceback")), body=stored_json(call) if call else None,
+        tags=messages.marks(value.get("group_id"), value.get("parent_id")), **facts,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from qdeck._redis import reads
 from qdeck._redis.commands import raw_of, text_of, with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Entry, Part, Raw
-from qdeck.adapters.rq.keys import HANDOVER, NAME, STARTED, first_seen_key, job_key, job_of, results_key
+from qdeck.adapters.rq.keys import HANDOVER, NAME, STARTED, dependents_key, first_seen_key, job_key, job_of, results_key
 from qdeck.adapters.stored_values import inflated, read_short
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.tracebacks import error_of
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.model import Want
 
 MOST_RESULTS: Final = 20
+MOST_DEPENDENTS: Final = 100
 GRACE_MS: Final = 60_000  # RQ's own: how long a worker may be late, and a job be between the queue and its worker
 SHOWN: Final = (
     b"status", b"description", b"created_at", b"enqueued_at", b"started_at", b"ended_at", b"worker_name",
@@ -73,8 +74,13 @@ def _errors(ids: Sequence[bytes], records: Sequence[Fields | None]) -> Program[l
 
 
 def with_results(detail: JobDetail) -> Program[JobDetail]:
-    """Return a job with the results of its last executions, and the newest traceback in full."""
-    [replies] = yield with_errors((b"XREVRANGE", results_key(raw_of(detail.id)), b"+", b"-", b"COUNT", MOST_RESULTS))
+    """Return a job with the results of its last executions, the newest traceback in full, and its dependents."""
+    job = raw_of(detail.id)
+    replies, waiting = yield with_errors(
+        (b"XREVRANGE", results_key(job), b"+", b"-", b"COUNT", MOST_RESULTS),
+        (b"SRANDMEMBER", dependents_key(job), MOST_DEPENDENTS + 1),
+    )
+    dependents = [] if is_error(waiting) else sorted(payload.mask_text(text_of(one)) for one in waiting)
     events: list[HistoryEvent] = []
     failure = detail.failure
     for entry_id, flat in [] if is_error(replies) else reversed(replies):
@@ -88,7 +94,10 @@ def with_results(detail: JobDetail) -> Program[JobDetail]:
         events.append(HistoryEvent(at_ms=at, kind=kind, data=data))
         if kind == "failed" and failure is not None:
             failure = replace(failure, at_ms=at, traceback=payload.mask_text(text) if text else None)
-    return replace(detail, history=tuple(events), failure=failure)
+    return replace(
+        detail, history=tuple(events), failure=failure, dependents=tuple(dependents[:MOST_DEPENDENTS]),
+        more_dependents=len(dependents) > MOST_DEPENDENTS,
+    )  # fmt: skip
 
 
 def traceback_in(result: Mapping[bytes, bytes]) -> str:
@@ -175,8 +184,13 @@ def _job(
         attempts=_attempts(facts, source.state), body=body,
         problem="it has no record; the next worker drops it" if record is None else None,
         stuck=stuck_of(raw, due, seen_ms, now),
-        depends_on=tuple(_ids(facts.get(b"dependency_ids"))),
+        depends_on=tuple(_ids(facts.get(b"dependency_ids"))), tags=_group(facts.get(b"group_id")),
     )  # fmt: skip
+
+
+def _group(name: bytes | None) -> tuple[str, ...]:
+    """Return the tag of a job of a group."""
+    return (f"group:{payload.mask_text(text_of(name))}",) if name else ()
 
 
 def _function(body: bytes | None) -> str | None:

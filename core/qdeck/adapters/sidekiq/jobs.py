@@ -120,8 +120,9 @@ def _attempts(job: Job) -> int | None:
 
 
 def _tags(job: Job) -> tuple[str, ...]:
-    tags = job.get("tags")
-    return tuple(whole_text(one) for one in tags if isinstance(one, str)) if isinstance(tags, list) else ()
+    tags, batch = job.get("tags"), shown_text(job.get("bid"))
+    own = tuple(whole_text(one) for one in tags if isinstance(one, str)) if isinstance(tags, list) else ()
+    return (*own, f"batch:{batch}") if batch else own
 
 
 def _backtrace(job: Job) -> str | None:

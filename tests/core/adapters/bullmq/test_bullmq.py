@@ -141,3 +141,17 @@ def test_outcomes_of_many_jobs_take_one_round_trip(url: str, raw: redis.Redis) -
         trips = [request for request in proxy.requests(start) if request.starts_trip and request.name == "zscore"]
     assert (outcomes.total, outcomes.done, outcomes.waiting) == (50, 1, 49)
     assert len(trips) == 1
+
+
+def test_a_flow_is_shown_from_both_sides(url: str, raw: redis.Redis) -> None:
+    queue(raw)
+    queue(raw, "mail")
+    put(raw, "parent", "waiting-children")
+    put(raw, "child", "wait", parentKey=P + "parent")
+    put(raw, "ended", "completed", parentKey=P + "parent")
+    raw.sadd(P + "parent:dependencies", P + "child", "bull:mail:9")
+    raw.hset(P + "parent:processed", P + "ended", '"result"')
+    with Reader(url) as reader:
+        parent, child = reader.job("bullmq/post", "parent"), reader.job("bullmq/post", "child")
+    assert parent.depends_on == ("9@mail", "child", "ended")
+    assert (parent.dependents, child.dependents, child.depends_on) == ((), ("parent",), ())

@@ -116,6 +116,9 @@ def test_a_job_whose_worker_was_killed_runs_again(url: str, raw: redis.Redis, bu
 
 def test_a_retried_child_lets_its_parent_run(url: str, raw: redis.Redis, bullmq: RealBullMq) -> None:
     bullmq.run("flow", "a", "b", "c")
+    with Reader(url) as reader:
+        assert reader.job("bullmq/mail", "a").depends_on == ("b", "c")
+        assert reader.job("bullmq/mail", "b").dependents == ("a",)
     with bullmq.worker():
         wait_until(lambda: raw.zcard(P + "failed") == 2, 60)
     raw.set("repaired", 1)

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import redis
-from celery import Celery  # type: ignore[import-not-found]
+from celery import Celery, chord  # type: ignore[import-not-found]
 
 URL = os.environ["SERVER"]
 app = Celery("real", broker=URL, backend=URL)
@@ -50,6 +50,8 @@ def main(command: str, *names: str) -> None:
     if command == "later":
         for name in names:
             count.apply_async((name,), countdown=3600)
+    elif command == "chord":
+        chord([count.s(name) for name in names[1:]])(count.si(names[0]))
     elif command == "purge":
         app.control.purge()
     elif command == "urgent":

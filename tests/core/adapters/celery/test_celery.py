@@ -100,3 +100,15 @@ def test_a_prefix_and_other_priorities_are_settings(url: str, raw: redis.Redis) 
     with Reader(url, adapters=("celery",), adapter_settings=settings) as reader:
         [row] = reader.snapshot().queues
     assert row.ready == 2
+
+
+def test_groups_chords_and_parents_are_marked(url: str, raw: redis.Redis) -> None:
+    told = json.loads(message("t1"))
+    told["headers"] |= {"group": "g1", "parent_id": "p1"}
+    told["body"] = base64.b64encode(json.dumps([[], {}, {"chord": {"task": "app.sum"}}]).encode()).decode()
+    bind(raw, "celery")
+    raw.lpush("celery", json.dumps(told), message("t2"))
+    result(raw, "t3", group_id="g1", parent_id="p2")
+    with Reader(url) as reader:
+        tags = {job.id: job.tags for name in ("celery/celery", "celery/results") for job in reader.jobs(name)}
+    assert tags == {"t1": ("group:g1", "parent:p1", "chord"), "t2": (), "t3": ("group:g1", "parent:p2")}

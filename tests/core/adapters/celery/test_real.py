@@ -163,6 +163,16 @@ def test_schedules_of_redbeat_are_listed(url: str, raw: redis.Redis, celery: Rea
     assert abs(hourly.next_ms - hourly.last_ms - 3_600_000) < 2_000
 
 
+def test_the_tasks_of_a_chord_are_marked(url: str, raw: redis.Redis, celery: RealCelery) -> None:
+    celery.send("chord", "c", "a", "b")
+    with Reader(url) as reader:
+        tags = [job.tags for job in reader.jobs("celery")]
+        assert [[one.partition(":")[0] for one in some] for some in tags] == [["group", "chord"]] * 2
+        celery.work_until(raw, lambda: ran(raw)["c"] == 1 and not raw.hlen("unacked"))
+        done = [job for job in reader.jobs("results") if tags[0][0] in job.tags]
+    assert len(done) == 3  # the task after the chord has its group, too
+
+
 def test_priorities_and_times_are_shown(url: str, raw: redis.Redis, celery: RealCelery) -> None:
     celery.send("urgent", "a")
     celery.send("count", "b")

@@ -73,6 +73,13 @@ def test_what_is_discarded_or_cancelled_never_runs(url: str, raw: redis.Redis, r
     assert [ran(raw)[name] for name in NAMES] == [0, 0, 0, 0, 1, 1]
 
 
+def test_dependencies_are_shown_from_both_sides(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
+    rq(url, "chain", "first", "second", "third")
+    with Reader(url) as reader:
+        assert reader.job("rq/mail", "first").dependents == ("second", "third")
+        assert reader.job("rq/mail", "second").depends_on == ("first",)
+
+
 def test_a_scheduled_job_runs_now(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
     rq(url, "later", *NAMES[:2])
     assert operate(url, "run", NAMES[0]) == 1

@@ -116,3 +116,13 @@ def test_a_queue_that_no_worker_serves_is_found(url: str, raw: redis.Redis) -> N
     with Reader(url) as reader:
         findings = reader.snapshot().findings
     assert [(one.code, one.queue and one.queue.name) for one in findings] == [(Code.NO_WORKER, "mail")]
+
+
+def test_a_job_shows_its_dependents_and_its_group(url: str, raw: redis.Redis) -> None:
+    fill(raw)
+    raw.hset("rq:job:finished-1", "group_id", "batch-7")
+    with Reader(url) as reader:
+        parent = reader.job("mail", "parent")
+        [grouped] = reader.jobs("mail", where='tag:"group:batch-7"')
+    assert (parent.dependents, parent.more_dependents) == (("deferred-1",), False)
+    assert grouped.id == "finished-1"

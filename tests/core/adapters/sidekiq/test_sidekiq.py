@@ -130,3 +130,10 @@ def test_a_refresh_reads_the_names_of_processes_once(url: str, server: redis.Red
         requests = proxy.requests(start)
     # TYPE is the discovery's, which reads every fixed key.
     assert [one.name for one in requests if one.key == "processes" and one.name != "type"] == ["sscan"]
+
+
+def test_a_job_of_a_batch_is_marked(url: str, raw: redis.Redis) -> None:
+    fill(raw)
+    with Reader(url) as reader:
+        [job] = reader.jobs("set:dead", where='tag:"batch:b1"')
+    assert job.id == "d3"
