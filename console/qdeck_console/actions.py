@@ -168,7 +168,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         help="retry dead letters; requeue running jobs", group="act on jobs",
     ),
     Action(
-        id="redrive", scopes=(DEAD,), keys=("R",), verb="redrive",
+        id="redrive", scopes=(QUEUES, DEAD, DETAIL), keys=("R",), verb="redrive",
         help="redrive: retry at a rate, a sample first; stop if jobs die again", group="act on jobs",
     ),
     Action(
@@ -177,7 +177,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="act on jobs",
     ),
     Action(
-        id="bury", scopes=(JOBS, STUCK, JOB), keys=("b",), verb="bury",
+        id="bury", scopes=(QUEUES, JOBS, STUCK, JOB, DETAIL), keys=("b",), verb="bury",
         help="bury the job: make it a dead letter", group="act on jobs",
     ),
     Action(

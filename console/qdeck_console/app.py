@@ -189,7 +189,8 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
 
     async def _look(self) -> Snapshot:
         in_sight = (one.visible_queues() for one in reversed(self.screen_stack) if isinstance(one, FrameScreen))
-        return await self.reader.snapshot(next(filter(None, in_sight), ()))
+        seen = await self.reader.snapshot(next(filter(None, in_sight), ()))
+        return await self.reader.explained(seen)
 
     async def on_event(self, event: Event) -> None:
         """Drop keys that were typed before the question on screen was drawn."""

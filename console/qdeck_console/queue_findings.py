@@ -12,10 +12,11 @@ from qdeck.admin import Code, Feature, Status
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from qdeck.admin import Finding, QueueRef, QueueRow, Snapshot
+    from qdeck.admin import Cause, Finding, QueueRef, QueueRow, Snapshot
 
 STEP: Final = 2_000  # units of work per step: about a ms
 HEARD: Final = 1_000  # findings, likewise
+_NO_CAUSES: Final[Mapping[Code, Cause]] = MappingProxyType({})
 
 
 class Severity(IntEnum):
@@ -50,6 +51,7 @@ class RowReason(NamedTuple):
     text: str
     code: Code
     rank: tuple[int, int] = (0, 0)  # its place among those of all queues
+    next: tuple[str, str] = ("", "")  # the key that acts on it, and its label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,7 @@ class JudgedQueue:
     reasons: tuple[RowReason, ...] = ()
     told: Sequence[Finding] = ()  # what health reports of it
     severities: Mapping[Code, Status] = field(default_factory=lambda: MappingProxyType({}))  # of the whole verdict
+    causes: Mapping[Code, Cause] = field(default_factory=lambda: MappingProxyType({}))
 
     def worst(self, code: Code) -> Severity:
         """The severity of what is said with this code."""
@@ -109,7 +112,7 @@ class Judge:
         if self._severities != snapshot.severities:
             self._severities = snapshot.severities
         severities = self._severities
-        known, told = self._entries, self._told
+        known, told, causes = self._entries, self._told, snapshot.causes
         changed: dict[QueueRef, QueueRow] = {}
         nothing: list[Finding] = []
         entries: dict[QueueRef, JudgedQueue] = {}
@@ -121,11 +124,12 @@ class Judge:
                 entry is None
                 or entry.row is not row
                 or entry.told != of_queue
+                or entry.causes != causes.get(ref, _NO_CAUSES)
                 or (entry.severities is not severities and (row.stuck or row.late or row.dead))
             ):
                 if entry is not None and entry.row is not row:
                     changed[ref] = entry.row
-                entry = _judged(row, of_queue, severities)
+                entry = _judged(row, of_queue, severities, causes.get(ref, _NO_CAUSES))
                 work += 20
             entries[ref] = entry
             work += 1
@@ -146,31 +150,75 @@ class Judge:
         yield
 
 
-def _judged(row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, Status]) -> JudgedQueue:
+def _judged(
+    row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, Status], causes: Mapping[Code, Cause]
+) -> JudgedQueue:
     from qdeck.admin import finding_rank, findings_of  # not before the first frame
 
-    reasons = tuple(
-        RowReason(Severity.of(finding.severity), _words(finding, row), finding.code, finding_rank(finding, row))
-        for finding in findings_of(row, told, severities)
-    )
+    found = findings_of(row, told, severities)
+    reasons = [
+        RowReason(
+            Severity.of(one.severity), _words(one, row, causes.get(one.code)), one.code, finding_rank(one, row),
+            _next(one.code, causes.get(one.code)),
+        )
+        for one in found
+    ]  # fmt: skip
+    if row.paused and row.pause is not None and not any(one.code is Code.PAUSED for one in found):
+        reasons.append(RowReason(Severity.FINE, _pause_words(row), Code.PAUSED))
     severity = reasons[0].severity if reasons else Severity.FINE
-    return JudgedQueue(row=row, severity=severity, reasons=reasons, told=told, severities=severities)
+    return JudgedQueue(
+        row=row, severity=severity, reasons=tuple(reasons), told=told, severities=severities, causes=causes
+    )
 
 
-def _words(finding: Finding, row: QueueRow) -> str:
-    """Return what a row says of a finding: of a part of what was found together, where to read more."""
+def _next(code: Code, cause: Cause | None) -> tuple[str, str]:
+    """Return the key that acts on a problem, and its label."""
+    if code is Code.STUCK:
+        verb = None if cause is None or cause.verb is None else cause.verb.value
+        return ("b", "bury") if verb == "bury" else ("enter, r", "requeue") if verb else ("enter", "stuck jobs")
+    if code in (Code.DEAD, Code.DEAD_GROWING):
+        return ("enter", "dead letters") if cause is not None and cause.verb is None else ("R", "redrive")
+    return _NEXT.get(code, ("", ""))
+
+
+_NEXT: Final = {
+    Code.PAUSED: ("p", "resume"), Code.NO_WORKER: ("enter", "what now"), Code.UNKNOWN_TASK: ("enter", "what now"),
+    Code.LATE: ("enter", "jobs"), Code.BACKLOG: ("enter", "jobs"), Code.OVERDUE: ("enter", "jobs"),
+    Code.FILLING: ("enter", "jobs"),
+}  # fmt: skip
+
+
+def _words(finding: Finding, row: QueueRow, cause: Cause | None) -> str:
+    """Return what a row says of a finding: its evidence, and no number that stands in the row."""
+    if finding.code is Code.PAUSED:
+        return _pause_words(row)
     if finding.code is Code.STUCK:
-        return f"{finding.count:,} stuck{_stuck_reason(finding.count or 0, row)}"
+        return cause.text if cause is not None else _stuck_reason(finding.count or 0, row)
+    if finding.code is Code.NO_WORKER:
+        return "no live worker" + (f": {cause.text}" if cause is not None else "")
     if finding.code is Code.LATE:
         return f"{finding.count:,} waiting too long"
+    if cause is not None:
+        return cause.text if finding.code is Code.DEAD else f"{finding.row_text}: {cause.text}"
     return finding.row_text
 
 
+def _pause_words(row: QueueRow) -> str:
+    """Return who paused a queue, since when and why."""
+    from qdeck_console.format import clock
+
+    pause = row.pause
+    if pause is None or not (pause.who or pause.reason or pause.at_ms):
+        return "paused"
+    since = "" if pause.at_ms is None else f" at {clock(pause.at_ms)}"
+    return f"paused by {pause.who or 'an unknown operator'}{since}" + (f": {pause.reason}" if pause.reason else "")
+
+
 def _stuck_reason(count: int, row: QueueRow) -> str:
-    """Return why jobs of a queue are stuck, or the key of the list that has the reasons."""
+    """Return why jobs of a queue are stuck, as far as its row says."""
     if not row.has(Feature.LEASES):
-        return " (press 3)"
+        return "jobs stuck"
     if not row.over_limit:
-        return ": lease expired"
+        return "lease expired"
     expired = count - row.over_limit
-    return (f": {expired:,} lease expired, {row.over_limit:,}" if expired else ":") + " over the time limit"
+    return (f"{expired:,} lease expired, {row.over_limit:,} " if expired else "") + "over the time limit"

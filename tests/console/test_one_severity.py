@@ -70,10 +70,10 @@ def test_dead_letters_of_a_queue_count_once_all_together_are_too_many() -> None:
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (QueueRow(name=Q, stuck=2), "2 stuck: lease expired"),
-        (QueueRow(name=Q, stuck=2, over_limit=2), "2 stuck: over the time limit"),
-        (QueueRow(name=Q, stuck=3, over_limit=1), "3 stuck: 2 lease expired, 1 over the time limit"),
-        (QueueRow(adapter="vmpooler", name="win-2025", stuck=1), "1 stuck (press 3)"),
+        (QueueRow(name=Q, stuck=2), "lease expired"),
+        (QueueRow(name=Q, stuck=2, over_limit=2), "over the time limit"),
+        (QueueRow(name=Q, stuck=3, over_limit=1), "2 lease expired, 1 over the time limit"),
+        (QueueRow(adapter="vmpooler", name="win-2025", stuck=1), "jobs stuck"),
     ],
 )
 def test_a_row_names_the_reason_of_its_stuck_jobs(row: QueueRow, expected: str) -> None:
@@ -85,7 +85,7 @@ def test_a_row_need_not_name_its_queue_again() -> None:
     seen = judge(QueueRow(name=Q, ready=3, workers=0, unknown_tasks=(("send", 2, 0),)))  # type: ignore[arg-type]  # as stored
     [entry] = judged(Judge(), seen)
     assert [reason.text for reason in entry.reasons] == [
-        "no live worker, 3 jobs waiting", "no worker has task send, 2 jobs waiting"
+        "no live worker", "no worker has task send, 2 jobs waiting"
     ]  # fmt: skip
 
 

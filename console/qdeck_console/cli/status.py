@@ -37,7 +37,7 @@ def status(ctx: click.Context, every_s: float | None) -> None:
     if every_s is not None:
         _watch(given, every_s)
     with given.reader() as reader:
-        seen = reader.snapshot()
+        seen = reader.explained(reader.snapshot())
     for notice in seen.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
@@ -71,7 +71,8 @@ def _print_status(seen: Snapshot) -> None:
     about = f"  {server.address}  {' '.join(fact for fact in facts if fact)}"
     say((seen.status.value, status_role(seen.status)), (about, ""))
     for finding in seen.findings:
-        say((finding.text, status_role(finding.severity)), indent=2)
+        cause = f": {finding.cause}" if finding.cause else ""
+        say((finding.text + cause, status_role(finding.severity)), indent=2)
     say(("", ""))
     count = queue_table(seen)
     total = seen.totals

@@ -34,7 +34,11 @@ def detail(
         head += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
     now_ms = view.feed_state.snapshot.at_ms if view.feed_state.snapshot else 0
     settings = _settings(entry, cells, now_ms)
-    why = [section("problems", "", "muted", cells, indent=0), *_why(entry, cells)] if entry.reasons else []
+    why = (
+        [section("problems", "", "muted", cells, indent=0), *_why(entry, cells)]
+        if entry.severity is not Severity.FINE
+        else []
+    )
     states = _states(entry, cells) if room is None else _others(row, cells)
     size = payloads(seen, cells) if seen else []
     jobs = [section("jobs", "", "muted", cells, indent=0), *states, *size] if states or size else []
@@ -152,6 +156,8 @@ def _times(view: QueueView, span_s: float, cells: int) -> Line:
 def _why(entry: JudgedQueue, cells: int) -> list[Line]:
     lines: list[Line] = []
     for reason in entry.reasons[:5]:
+        if reason.severity is Severity.FINE:
+            continue  # the settings say who paused it
         glyph = "✗" if reason.severity is Severity.ACT else "▲"
         for at, part in enumerate(wrap(safe_text(reason.text, limit=300), cells - 2, most=3)):
             lines.append((((glyph if at == 0 else " ") + " ", reason.severity.role), (part, "text")))

@@ -14,7 +14,7 @@ from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, more_words
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
 from qdeck_console.queue_findings import JudgedQueue, Severity
 from qdeck_console.queue_order import Sort
-from qdeck_console.text import safe_text, width
+from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -149,20 +149,20 @@ def head_line(view: QueueView, cells: int, sort: Sort) -> Line:
 
 
 def reason_pieces(entry: JudgedQueue, cells: int) -> list[Piece]:
-    """Return the reasons of a queue, worst first, as many as fit, and how many more there are."""
+    """Return the reasons of a queue with the key that acts on each, worst first, and how many have no room."""
     out: list[Piece] = []
     for at, reason in enumerate(entry.reasons):
-        piece = (safe_text(reason.text, limit=300), reason.severity.role)
-        gap = "  ·  " if out else ""
+        key, label = reason.next
+        tail: list[Piece] = [(" · ", "ghost"), (key, "accent bold"), (f" {label}", "muted")] if key else []
+        gap: list[Piece] = [("  ·  ", "ghost")] if out else []
         more = len(entry.reasons) - at
         rest = more_words(more, cells)
-        room = cells - fmt.length(out) - (len(rest) if more > 1 else 0)
-        if out and width(piece[0]) + width(gap) > room:
+        room = cells - fmt.length(out) - fmt.length(gap) - (len(rest) if more > 1 else 0)
+        words = safe_text(reason.text, limit=300)
+        if out and width(words) + fmt.length(tail) > room:
             out.append((rest, "muted"))
             break
-        if gap:
-            out.append((gap, "ghost"))
-        out.append(piece)
+        out += [*gap, (cut_end(words, max(12, room - fmt.length(tail))), reason.severity.role), *tail]
     return out
 
 

@@ -5,16 +5,20 @@ letters, and move what waits in it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from qdeck.admin import State
+from qdeck.admin import Code, State
 from qdeck_console.actions import ActionHandler
 from qdeck_console.presenters.line_parts import name_parts
+from qdeck_console.problems import evidence_of
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.target_queue import ask_target
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qdeck.admin import QueueRef, QueueRow
+    from qdeck_console.queue_findings import RowReason
 
 _STATES: Final = {"retry": (State.DEAD,), "move": (State.READY, State.DELAYED)}
 
@@ -113,9 +117,33 @@ def _move(screen: QueueActing) -> None:
     screen.console.operator.run(act(), "move")
 
 
+def _evidence(screen: QueueActing, codes: Sequence[Code]) -> RowReason | None:
+    """Return the reason of the queue that is about its dead letters, or its stuck jobs."""
+    row = screen.queue_row
+    entry = None if row is None else screen.feed_state.judged.of(row.ref)
+    return next((one for one in entry.reasons if one.code in codes), None) if entry is not None else None
+
+
+def _show(codes: Sequence[Code], screen: QueueActing) -> None:
+    """Show the jobs of the queue on the screen where the same key acts on them."""
+    row = screen.queue_row
+    if row is not None:
+        screen.console.problems.show(evidence_of(codes[0], row.ref))
+
+
+def _toward(codes: Sequence[Code], missing: str) -> ActionHandler[Any]:
+    return ActionHandler(
+        run=partial(_show, codes),
+        reason=lambda screen: "" if _evidence(screen, codes) is not None else missing,
+        offered=lambda screen: _evidence(screen, codes) is not None,
+    )
+
+
 PAUSE: Final = ActionHandler(run=_toggle, reason=_why_not_pause, label=_pause_label)
 QUEUE_HANDLERS: Final = {
     "pause": PAUSE,
     "retry": ActionHandler(run=_retry, reason=partial(_why_not, "retry"), label=partial(_label, "retry")),
+    "redrive": _toward((Code.DEAD, Code.DEAD_GROWING), "no problem with dead letters"),
+    "bury": _toward((Code.STUCK,), "no stuck jobs"),
     "move": ActionHandler(run=_move, reason=partial(_why_not, "move"), label=partial(_label, "move")),
 }

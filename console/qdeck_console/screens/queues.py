@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from qdeck.admin import QueueRef
+from qdeck.admin import Code, QueueRef
 from qdeck_console.actions import QUEUES, ActionHandler
 from qdeck_console.feed import FeedState
 from qdeck_console.format import counted
@@ -15,6 +15,7 @@ from qdeck_console.presenters import queues as present
 from qdeck_console.presenters.line_parts import PLAIN, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import QueueView
+from qdeck_console.problems import evidence_of
 from qdeck_console.queue_findings import JudgedQueue
 from qdeck_console.queue_order import Arranger, Asked, Sort
 from qdeck_console.screens.frame import FrameScreen
@@ -205,18 +206,22 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
         return self.sort.label if self.sort is not Sort.WORST else ""
 
     def open(self) -> None:
-        """Open a queue: its jobs where its detail is beside the list, else its detail."""
+        """Open the stuck jobs or dead letters that are wrong; else its detail, or its jobs where that is beside."""
         key = self.view.cursor
         if not key:
             return
-        if self.has_class("-wide"):
+        worst = self.chosen.reasons[0].code if self.chosen is not None and self.chosen.reasons else None
+        if worst in (Code.STUCK, Code.DEAD, Code.DEAD_GROWING):
+            self.console.problems.show(evidence_of(worst, QueueRef.parse(key)))
+        elif self.has_class("-wide"):
             self.console.show_jobs(QueueRef.parse(key), present.list_in_question(self.chosen))
         else:
             self.console.open_queue(QueueRef.parse(key))
 
     HANDLERS: ClassVar = {
         **ListScreen.HANDLERS,
-        **{id: replace(handler, offered=_has_queues) for id, handler in QUEUE_HANDLERS.items()},
+        **{id: replace(QUEUE_HANDLERS[id], offered=_has_queues) for id in ("pause", "retry", "move")},
+        **{id: QUEUE_HANDLERS[id] for id in ("redrive", "bury")},
         **{id: replace(FrameScreen.HANDLERS[id], offered=_has_queues) for id in ("filter", "undo", "copy")},
         "open": ActionHandler(run=open, offered=_has_queues),
         "sort": ActionHandler(run=sort_by_next, label=_sort_label, offered=_has_queues),

@@ -18,6 +18,7 @@ from qdeck._priority_names import PRIORITY_NAMES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from qdeck._model.causes import Cause
     from qdeck._model.reasons import Stuck
 
 __all__ = [
@@ -206,6 +207,7 @@ class Snapshot:
     checks: tuple[Check, ...] = ()  # every rule, whether it found something or not
     measures: tuple[Measure, ...] = ()  # of other systems
     late_schedules: tuple[tuple[QueueRef, str], ...] | None = ()  # queue and name of each; None is unknown
+    causes: Mapping[QueueRef, Mapping[Code, Cause]] = field(default_factory=lambda: MappingProxyType({}))  # if read
     unknown_systems: tuple[str, ...] = ()  # that no adapter reads, each with an example key
 
 

@@ -160,6 +160,7 @@ class Finding:
     problem: Unreadable | None = None  # what cannot be read
     since_ms: int | None = None  # since when it holds, if an agent recorded it
     since_exact: bool = True  # if not, it held already then
+    cause: str = ""  # its evidence in words, where it was read
 
     @property
     def place(self) -> str:
@@ -190,6 +191,7 @@ class Finding:
             "limit": self.limit,
             "problem_code": None if self.problem is None else self.problem.code.value,
             "since": iso(self.since_ms),
+            "cause": self.cause or None,
             "since_exact": None if self.since_ms is None else self.since_exact,
         }
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from qdeck._model.values import JobRecord, QueueRef
     from qdeck._redis.commands import Program, Request
+    from qdeck._rules.causes import Causes
     from qdeck._settings import AdapterSettings, Target
     from qdeck.admin._listing import JobListing
 
@@ -53,6 +54,7 @@ class Client:
         self._untouched = replace(self.endpoint, untouched=True)
         self.thresholds = options.get("thresholds") or Thresholds()
         self.cache = native_queues.RefreshCache(thresholds=self.thresholds)
+        self._causes: Causes | None = None
         self.adapters = Adapters(
             options.get("adapters") or ADAPTERS,
             self.address,

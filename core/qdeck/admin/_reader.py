@@ -64,6 +64,18 @@ class Reads(Plans):
         return self.adapters.look(visible)
 
     @reads
+    def explained(self, snapshot: Snapshot) -> Program[Snapshot]:
+        """Return a snapshot with the causes of its worst problems: errors, stuck jobs, the last worker of a queue.
+
+        They are read again every few seconds at most, and of some queues in each call.
+        """
+        if self._causes is None:
+            from qdeck._rules.causes import Causes
+
+            self._causes = Causes(self.adapters)
+        return self._causes.explained(snapshot)
+
+    @reads
     def page(
         self,
         queue: str | QueueRef,
