@@ -235,6 +235,7 @@ def worker(row: WorkerRow) -> dict[str, Any]:
         "adapter": row.adapter,
         "alive": row.alive,
         "state": row.state,
+        "condition": row.condition,
         "requested": row.requested,
         "host": row.host,
         "pid": row.pid,

@@ -52,6 +52,8 @@ class RowReason(NamedTuple):
     code: Code
     rank: tuple[int, int] = (0, 0)  # its place among those of all queues
     next: tuple[str, str] = ("", "")  # the key that acts on it, and its label
+    hint: str = ""  # what to do
+    command: str = ""  # that does it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,11 @@ class JudgedQueue:
         """The role of what a finding of this code is about, for words that stand out where there is one."""
         worst = self.worst(code)
         return well if worst is Severity.FINE else f"{worst.role} bold"
+
+    @property
+    def remedy(self) -> RowReason | None:
+        """The worst of what can be repaired by a command."""
+        return next((reason for reason in self.reasons if reason.command), None)
 
     @property
     def glyph(self) -> str:
@@ -159,7 +166,7 @@ def _judged(
     reasons = [
         RowReason(
             Severity.of(one.severity), _words(one, row, causes.get(one.code)), one.code, finding_rank(one, row),
-            _next(one.code, causes.get(one.code)),
+            _next(one.code, causes.get(one.code)), one.hint, one.command,
         )
         for one in found
     ]  # fmt: skip

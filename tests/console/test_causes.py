@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from qdeck.admin import Pause, QueueRef, Writer
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.stuck import StuckScreen
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import redis
 
     from support.commands import Ran
+    from support.servers import Server
 
 
 def _webhooks(url: str, raw: redis.Redis) -> None:
@@ -86,3 +89,46 @@ async def test_a_queue_without_a_worker_names_the_tasks_that_wait_and_its_last_w
     raw.hset("qdeck:workers", "mailer-7", gone)
     async with console(url, size=(120, 30)) as pilot:
         await until(pilot, "no live worker: shop.send waits; the last worker, mailer-7 on eu-3, was lost 2m 0")
+
+
+async def test_what_now_has_the_command_that_starts_a_worker_and_y_copies_it(url: str) -> None:
+    with Writer(url) as deck:
+        deck.enqueue(MAIL, "shop.send")
+    command = f"qdeck worker MODULE:APP -q {MAIL}"
+    async with console(url, size=(120, 36)) as pilot:
+        app = app_of(pilot)
+        await until(pilot, "· enter what now")
+        await pilot.press("enter")
+        shown = await until(pilot, "what now ")
+        assert "shop.send waits" in shown
+        assert command in shown
+        await pilot.press("y")
+        await until(pilot, lambda: app.clipboard == command)
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_health_has_the_line_that_repairs_the_server_and_y_copies_it(
+    make_server: Callable[..., Server], size: tuple[int, int]
+) -> None:
+    server = make_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes")
+    command = "CONFIG SET maxmemory-policy noeviction"
+    async with console(server.url, "8", size=size) as pilot:
+        app = app_of(pilot)
+        await until(pilot, command)
+        await pilot.press("y")
+        await until(pilot, lambda: app.clipboard == command)
+
+
+async def test_a_worker_whose_heartbeat_stopped_is_not_called_running(
+    url: str, raw: redis.Redis, qdeck: Callable[..., Ran]
+) -> None:
+    seconds, _ = raw.time()
+    for name, silent_s in (("fresh", 1), ("late", 36), ("gone", 300)):
+        said = f'{{"heartbeat_ms": {(seconds - silent_s) * 1000}, "state": "running", "queues": ["{MAIL}"]}}'
+        raw.hset("qdeck:workers", name, said)
+    expected = {"fresh": "running", "late": "no heartbeat", "gone": "lost"}
+    assert {row["id"]: row["condition"] for row in qdeck("workers", "--json").json} == expected
+    lines = qdeck("workers").out.splitlines()
+    assert all(expected[name] in next(line for line in lines if name in line) for name in expected)
+    async with console(url, "7", size=(120, 30)) as pilot:
+        await until(pilot, "no heartbeat")

@@ -42,7 +42,14 @@ def doctor(ctx: click.Context) -> None:
 
 
 def _shape(check: DoctorCheck) -> dict[str, Any]:
-    return {"name": check.name, "ok": check.ok, "code": check.code, "detail": check.detail, "hint": check.hint or None}
+    return {
+        "name": check.name,
+        "ok": check.ok,
+        "code": check.code,
+        "detail": check.detail,
+        "hint": check.hint or None,
+        "command": check.command or None,
+    }
 
 
 def _print(check: DoctorCheck) -> None:

@@ -57,7 +57,7 @@ _COLUMNS = (
 
 def _worker_cells(row: WorkerRow) -> list[Cell | str]:
     memory = "-" if row.memory_bytes is None else byte_size(row.memory_bytes)
-    state = row.requested if row.requested and row.requested != row.state else row.state
+    state = row.requested if row.alive and row.requested and row.requested != row.state else row.condition
     counts = [number(row.running), number(row.done), number(row.failed)]
     seen = "-" if row.heartbeat_s is None else f"{age(row.heartbeat_s)} ago"
     alive = "yes" if row.alive else Cell("no", "bad")

@@ -75,6 +75,8 @@ class CheckRow:
     of: str = ""  # the place of its finding
     rank: tuple[int, int] = (0, 0)  # its place among the findings
     code: Code | None = None  # of its finding
+    hint: str = ""  # what to do
+    command: str = ""  # that does it
 
     @property
     def place(self) -> str:
@@ -105,7 +107,7 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
         if not check.findings:
             found.append(
                 CheckRow(check=check.name, status=check.status, detail=check.detail, value=check.value,
-                    threshold=check.threshold)
+                    threshold=check.threshold, hint=_rights(check)[0], command=_rights(check)[1])
             )  # fmt: skip
             continue
         for finding in check.findings[:MOST_OF_CHECK]:
@@ -114,7 +116,7 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
                 CheckRow(
                     check=check.name, status=finding.severity, detail=finding.text, queue=finding.queue,
                     label=finding.label, value=_value(check, row), threshold=check.threshold, short=finding.row_text,
-                    of=finding.place, code=finding.code,
+                    of=finding.place, code=finding.code, hint=finding.hint, command=finding.command,
                     rank=finding_rank(finding, row, snapshot.totals),
                 )
             )  # fmt: skip
@@ -125,7 +127,7 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
             )
     found += [
         CheckRow(check=fact.name, status=Status.HEALTHY if fact.known else None, detail=fact.detail, value=fact.value,
-            threshold=fact.limit or None)
+            threshold=fact.limit or None, hint=fact.hint, command=fact.command)
         for fact in facts
     ]  # fmt: skip
     seen: Counter[str] = Counter()
@@ -134,6 +136,14 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
         seen[one.place] += 1
     order = [status for status, _, _ in _HEADS]
     return sorted(found, key=lambda row: (order.index(row.status), row.rank))
+
+
+def _rights(check: Check) -> tuple[str, str]:
+    """Return the advice, and the command, where a check is unknown because this user may not read what it needs."""
+    if check.status is not None or "not allowed" not in check.detail:
+        return "", ""
+    right = "+config|get" if check.name == "persistence" else "+info"
+    return f"Give this user {right}.", f"ACL SETUSER USER {right}"
 
 
 def _value(check: Check, row: QueueRow | None) -> int | str | None:

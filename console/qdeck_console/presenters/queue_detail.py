@@ -10,6 +10,7 @@ from qdeck_console.presenters.charts import area, sparkline
 from qdeck_console.presenters.line_parts import name_parts, pair, queue_path, section
 from qdeck_console.presenters.queue_statistics import deaths, operations, payloads, times
 from qdeck_console.presenters.queues import QueueView, empty_in
+from qdeck_console.presenters.what_now import block
 from qdeck_console.queue_findings import JudgedQueue, Severity
 from qdeck_console.text import cut_end, safe_text, wrap
 
@@ -35,7 +36,7 @@ def detail(
     now_ms = view.feed_state.snapshot.at_ms if view.feed_state.snapshot else 0
     settings = _settings(entry, cells, now_ms)
     why = (
-        [section("problems", "", "muted", cells, indent=0), *_why(entry, cells)]
+        [section("problems", "", "muted", cells, indent=0), *_why(entry, cells), *_what_now(entry, cells)]
         if entry.severity is not Severity.FINE
         else []
     )
@@ -162,6 +163,11 @@ def _why(entry: JudgedQueue, cells: int) -> list[Line]:
         for at, part in enumerate(wrap(safe_text(reason.text, limit=300), cells - 2, most=3)):
             lines.append((((glyph if at == 0 else " ") + " ", reason.severity.role), (part, "text")))
     return lines
+
+
+def _what_now(entry: JudgedQueue, cells: int) -> list[Line]:
+    told = [] if entry.remedy is None else block(entry.remedy.hint, entry.remedy.command, cells)
+    return [_BLANK, *told] if told else []
 
 
 def _states(entry: JudgedQueue, cells: int) -> list[Line]:

@@ -57,6 +57,12 @@ class Fact:
     limit: str = ""
     detail: str = ""
     known: bool = True
+    hint: str = ""
+    command: str = ""  # that repairs it
+
+
+LINK_HINT: Final = "Restore the link, or connect to the master."
+CLOCK_HINT: Final = "Synchronise both machines with a time server (NTP)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +90,29 @@ def facts_of(
     if trips.p99_ms is not None:
         found.append(Fact(name="round trip", value=f"{trips.p99_ms:,.1f} ms", detail="p99, measured here"))
     if snapshot.local_clock:
-        found.append(Fact(name="clock", known=False, detail="TIME is not allowed: ages use this machine's clock"))
+        found.append(
+            Fact(
+                name="clock",
+                known=False,
+                detail="TIME is not allowed: ages use this machine's clock",
+                hint="Give this user +time.",
+                command="ACL SETUSER USER +time",
+            )
+        )
     elif here_ms:
         apart = abs(here_ms - snapshot.at_ms)
         within_s = max(1, math.ceil(cost.took_s)) if cost is not None else 1
         words = f"within {within_s}s" if apart <= 1000 * within_s else f"{fmt.span(apart)} apart"
-        found.append(Fact(name="clock, server and here", value=words, detail="ages use the server's clock"))
+        is_near = apart <= 1000 * within_s
+        found.append(
+            Fact(
+                name="clock, server and here",
+                value=words,
+                detail="ages use the server's clock",
+                hint="" if is_near else CLOCK_HINT,
+                command="" if is_near else "timedatectl set-ntp true",
+            )
+        )
     if cost is not None:
         share = _share(snapshot, cost)
         detail = "" if share is None else f"{share} of the server's commands"
@@ -124,7 +147,16 @@ def _copies(snapshot: Snapshot, vitals: ServerStats | None) -> list[Fact]:
     if facts.get("master_link_status"):
         gap = vitals.number("master_last_io_seconds_ago") if vitals is not None else None
         detail = f"last contact {gap}s ago" if gap is not None and gap >= 0 else ""
-        return [Fact(name="link to its master", value=facts["master_link_status"], detail=detail)]
+        is_up = facts["master_link_status"] == "up"
+        return [
+            Fact(
+                name="link to its master",
+                value=facts["master_link_status"],
+                detail=detail,
+                hint="" if is_up else LINK_HINT,
+                command="" if is_up else "INFO replication",
+            )
+        ]
     count = vitals.number("connected_slaves") if vitals is not None else None
     if count is None or snapshot.server.role != "master":
         return []

@@ -80,7 +80,9 @@ def host_line(host: str, rows: Sequence[WorkerRow], cells: int) -> Line:
 def state_of(row: WorkerRow) -> tuple[str, str, str]:
     """Its sign, its role and its state in a word."""
     if not row.alive:
-        return ("✗", "bad", "lost") if row.state != "stopped" else ("∅", "muted", "stopped")
+        return ("✗", "bad", "lost") if row.condition == "lost" else ("∅", "muted", "stopped")
+    if row.condition != row.state:
+        return "▲", "warn", row.condition or "unknown"
     if row.requested and (row.requested, row.state) not in (("quiet", "quiet"), ("stop", "stopping")):
         return "▲", "warn", f"requested: {row.requested}"
     if row.state in ("quiet", "stopping"):

@@ -15,6 +15,7 @@ from qdeck_console.presenters import server as present_server
 from qdeck_console.presenters.health import CheckRow, ServerHealth
 from qdeck_console.presenters.line_parts import in_height, section
 from qdeck_console.presenters.server import RefreshCost, Trips
+from qdeck_console.presenters.what_now import block
 from qdeck_console.problems import Evidence, evidence_of
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.lists import ListScreen, ListSpec, RowGroup
@@ -91,9 +92,12 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         self._draw_summary(snapshot)
 
     def beside(self, cells: int, height: int) -> Sequence[Line]:
-        """Return the server."""
-        snapshot = self.feed_state.snapshot
-        return in_height(self._server(snapshot, cells), height, cells) if snapshot else ()
+        """Return what to do about the check under the cursor, and the server."""
+        snapshot, row = self.feed_state.snapshot, self.chosen
+        if snapshot is None:
+            return ()
+        told = block(row.hint, row.command, cells) if row is not None else []
+        return in_height([*told, *([()] * bool(told)), *self._server(snapshot, cells)], height, cells)
 
     def groups(self, rows: Sequence[CheckRow]) -> list[RowGroup[CheckRow]]:
         """Return the checks by how bad they are; the server below them where there is no room beside."""
@@ -124,7 +128,13 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         view = self.view
         more = ", more ↓" if view.scroll_offset.y < view.max_scroll_y else ""  # the facts of the server are no checks
         more = f", {view.below:,} more ↓" if view.below else more
-        words = f"{len(rows)} checks" if self.feed_state.snapshot else "…"
+        words, row = f"{len(rows)} checks" if self.feed_state.snapshot else "…", self.chosen
+        if row is not None and row.command and self.size.width < WIDE:
+            told: Line = (
+                ("    what now  ", "muted"), (row.command, "strong bold"), ("  y", "accent bold"),
+                (" copies it", "muted"),
+            )  # fmt: skip
+            return ((("    ", "text"), (row.hint, "text")), told) if height > 1 else (told,)
         line: Line = (("    ", "text"), (words + more, "muted"))
         return ((), line) if height > 1 else (line,)
 
@@ -179,8 +189,10 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         return Export(fill=fill, count=1, noun="report")
 
     def copied(self) -> tuple[str, str]:
-        """Return what `y` takes: the check in words."""
+        """Return what `y` takes: the command that repairs it, else the check in words."""
         row = self.chosen
+        if row is not None and row.command:
+            return "command", row.command
         return ("check", f"{row.check}: {row.detail}") if row is not None else ("", "")
 
     HANDLERS: ClassVar = {

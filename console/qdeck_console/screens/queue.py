@@ -84,7 +84,10 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
         return self._entry.row if self._entry is not None else None
 
     def copied(self) -> tuple[str, str]:
-        """Return what `y` takes: the name of the queue."""
+        """Return what `y` takes: the command that repairs it, else the name of the queue."""
+        remedy = self._entry.remedy if self._entry is not None else None
+        if remedy is not None:
+            return "command", remedy.command
         row = self.queue_row
         return ("name", row.ref.label(self.naming.shared)) if row is not None else ("", "")
 

@@ -49,6 +49,7 @@ AOF: Final = "aof"
 SNAPSHOTS: Final = "snapshots"
 NOTHING: Final = "none"
 NO_AOF: Final = "no aof"
+LATE_S: Final = 30  # without a heartbeat, from which a worker of qdeck is not called running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,6 +394,15 @@ class WorkerRow:
     def has(self, feature: Feature) -> bool:
         """Return whether the worker has a feature."""
         return has_feature(self.adapter, feature)
+
+    @property
+    def condition(self) -> str | None:
+        """Return its state in a word; what it reported last does not hold once its heartbeat stopped."""
+        if not self.alive:
+            return "stopped" if self.state == "stopped" else "lost"
+        if self.adapter == NATIVE and (self.heartbeat_s or 0) > LATE_S:
+            return "no heartbeat"
+        return self.state
 
     @property
     def is_claiming(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -179,6 +180,17 @@ class Finding:
         short = _IN_ROW.get(self.code)
         return self.text if short is None or self.queue is None else short(self)
 
+    @property
+    def hint(self) -> str:
+        """What to do about it, in words; empty where its evidence says so."""
+        return HINTS.get(self.code, "")
+
+    @property
+    def command(self) -> str:
+        """The command that repairs it: of a shell, or of the server's own client where it begins in capitals."""
+        make = _COMMANDS.get(self.code)
+        return "" if make is None else make(self)
+
     def as_json(self) -> dict[str, Any]:
         """Return the form of `--json`, of the agent's API and of `qdeck:health`."""
         return {
@@ -192,6 +204,8 @@ class Finding:
             "problem_code": None if self.problem is None else self.problem.code.value,
             "since": iso(self.since_ms),
             "cause": self.cause or None,
+            "hint": self.hint or None,
+            "command": self.command or None,
             "since_exact": None if self.since_ms is None else self.since_exact,
         }
 
@@ -295,4 +309,32 @@ _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.OVERDUE: lambda f: f"{f.count:,} jobs {f.name or 'overdue'} (limit {f.limit:,})",
     Code.DEAD_GROWING: lambda f: f"dead letters grow by {60 * (f.count or 0):,}/h",
     Code.FILLING: lambda f: f"fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
+}
+HINTS: Final[Mapping[Code, str]] = {
+    Code.REPLICA: "Connect to the master, or through Sentinel.",
+    Code.SAVE_FAILED: "See the server's log; make room on its disk.",
+    Code.NOT_PERSISTED: "Set appendonly yes: then a crash loses at most one second of writes.",
+    Code.EVICTION: "Set maxmemory-policy noeviction.",
+    Code.MEMORY: "Raise maxmemory, or purge old jobs.",
+    Code.LOADING: "Wait until it is loaded.",
+    Code.UNKNOWN_SYSTEM: "Name plain lists in [adapters.lists], or install an adapter for this system.",
+    Code.SCHEDULE_LATE: "Start a worker or an agent: each makes the jobs of schedules.",
+    Code.NO_WORKER: "Start a worker, with your application as MODULE:APP.",
+    Code.UNKNOWN_TASK: "Start a worker whose application has the task.",
+    Code.HANDLER_STUCK: "Restart the worker: its slots are lost until then.",
+}
+"""What to do about a finding, for every face; a rule about the server needs one."""
+_START: Final = "qdeck worker MODULE:APP"
+_COMMANDS: Final[Mapping[Code, Callable[[Finding], str]]] = {
+    Code.REPLICA: lambda _: "INFO replication",
+    Code.SAVE_FAILED: lambda _: "INFO persistence",
+    Code.NOT_PERSISTED: lambda _: "CONFIG SET appendonly yes",
+    Code.EVICTION: lambda _: "CONFIG SET maxmemory-policy noeviction",
+    Code.MEMORY: lambda f: f"CONFIG SET maxmemory {(f.limit or 0) * 3 // 2}",
+    Code.SCHEDULE_LATE: lambda _: "qdeck agent",
+    Code.NO_WORKER: lambda f: (
+        f"{_START} -q {shlex.quote(f.queue.name)}" if f.queue and f.queue.adapter == NATIVE else ""
+    ),
+    Code.UNKNOWN_TASK: lambda f: f"{_START} -q {shlex.quote(f.queue.name)}" if f.queue else _START,
+    Code.HANDLER_STUCK: lambda f: f"qdeck workers stop {shlex.quote(f.name or '')}",
 }

@@ -13,6 +13,7 @@ from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._formatting import counted, duration
 from qdeck._model import verdict
 from qdeck._model.values import NATIVE, SNAPSHOTS, Code, Status
+from qdeck._model.words import HINTS
 from qdeck._private_files import state_dir
 from qdeck._redis import reads
 from qdeck._redis.commands import NO_SCRIPT, Command, with_errors
@@ -47,6 +48,7 @@ class DoctorCheck:
     hint: str = ""  # what to do
     code: Code | None = None
     severity: Status | None = None  # of its finding
+    command: str = ""  # that repairs it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,23 +304,28 @@ def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[Doct
 def _settings(server: ServerInfo, thresholds: Thresholds) -> list[DoctorCheck]:
     """Return the checks of the server, by the rules of the verdict, with the remedies of their findings."""
     hints = {
-        "role": "Connect to the master, or through Sentinel.",
-        "saving": "See the server's log; make room on its disk.",
-        "persistence": "Set appendonly yes: then a crash loses at most one second of writes.",
-        "eviction": "Set maxmemory-policy noeviction.",
-        "memory": "Raise maxmemory, or purge old jobs.",
-        "loading": "Wait until it is loaded.",
-    }
+        "role": Code.REPLICA, "saving": Code.SAVE_FAILED, "persistence": Code.NOT_PERSISTED,
+        "eviction": Code.EVICTION, "memory": Code.MEMORY, "loading": Code.LOADING,
+    }  # fmt: skip
     missing = "+info" if server.persistence is None else "+config|get"
     found = []
     for check in verdict.check_server(server, thresholds):
         if check.name in hints:
             ok = None if check.status is None else not check.findings
-            hint = "" if ok and check.value != SNAPSHOTS else hints[check.name]
+            hint = "" if ok and check.value != SNAPSHOTS else HINTS[hints[check.name]]
             hint = hint if ok is not None else f"Give this user {missing if check.name == 'persistence' else '+info'}"
             code = check.findings[0].code if check.findings else None
+            command = check.findings[0].command if check.findings else ""
             found.append(
-                DoctorCheck(name=check.name, ok=ok, detail=check.detail, hint=hint, code=code, severity=check.status)
+                DoctorCheck(
+                    name=check.name,
+                    ok=ok,
+                    detail=check.detail,
+                    hint=hint,
+                    code=code,
+                    severity=check.status,
+                    command=command,
+                )
             )
     return found
 
@@ -362,19 +369,22 @@ def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
     return found
 
 
-_HINTS: Final = {
-    Code.UNKNOWN_SYSTEM: "Name plain lists in [adapters.lists], or install an adapter for this system.",
-    Code.SCHEDULE_LATE: "Start a worker or an agent: each makes the jobs of schedules.",
-}
+_FOUND: Final = (Code.UNKNOWN_SYSTEM, Code.SCHEDULE_LATE)
 
 
 def _of_findings(seen: Snapshot) -> list[DoctorCheck]:
     return [
         DoctorCheck(
-            name=one.code.value, ok=False, detail=one.text, hint=_HINTS[one.code], code=one.code, severity=one.severity
+            name=one.code.value,
+            ok=False,
+            detail=one.text,
+            hint=one.hint,
+            code=one.code,
+            severity=one.severity,
+            command=one.command,
         )
         for one in seen.findings
-        if one.code in _HINTS
+        if one.code in _FOUND
     ]
 
 
