@@ -56,7 +56,7 @@ async def test_the_jobs_that_are_opened_are_those_of_the_row(url: str, ref: Queu
     async with console(url, size=(160, 48), adapters=ADAPTERS) as pilot:
         await until(pilot, lambda: ref in refs(pilot))
         screen(pilot).query_one("#list", LineList).cursor = str(ref)
-        await pilot.press("enter")
+        await pilot.press("2")
         await until(pilot, lambda: isinstance(screen(pilot), JobsScreen) and job in text(app_of(pilot)))
         assert screen(pilot).queue == ref
         await until(pilot, lambda: screen(pilot).view.row is not None)
