@@ -51,7 +51,7 @@ async def test_each_is_a_row_with_its_adapter_and_a_unique_name_stays_bare(url: 
         assert [history.ready(ref, 1)[-1] for ref in (OWN, LIST, POOL)] == [5, 4, 1]
 
 
-@pytest.mark.parametrize(("ref", "job"), [(OWN, "running-lost"), (LIST, "oldest"), (POOL, "twin")])
+@pytest.mark.parametrize(("ref", "job"), [(OWN, "ready-first"), (LIST, "oldest"), (POOL, "twin")])
 async def test_the_jobs_that_are_opened_are_those_of_the_row(url: str, ref: QueueRef, job: str) -> None:
     async with console(url, size=(160, 48), adapters=ADAPTERS) as pilot:
         await until(pilot, lambda: ref in refs(pilot))

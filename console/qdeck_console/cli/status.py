@@ -57,7 +57,7 @@ def _watch(given: CommandOptions, every_s: float) -> None:
     with given.reader() as reader:
 
         def draw() -> None:
-            seen = reader.snapshot()
+            seen = reader.explained(reader.snapshot())
             _print_status(seen)
             for notice in seen.notices:
                 say((notice, "warn"))

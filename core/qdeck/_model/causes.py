@@ -39,7 +39,7 @@ def error_words(error: str, message: str) -> str:
 
 
 def dead_words(count: int, error: str, message: str, *, of: int | None) -> str:
-    """Return what most dead letters of a queue died of; `of`: only so many of them were read."""
+    """Return what most dead letters of a queue died of; `of` is how many were read if not all were."""
     part = "" if of is None else f" (of {of:,} read)"
     return f"{count:,} × {error_words(error, message)}{part}"
 
