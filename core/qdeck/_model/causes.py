@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._formatting import counted, duration
@@ -13,20 +12,11 @@ if TYPE_CHECKING:
 
     from qdeck._model.reasons import Stuck
     from qdeck._model.values import WorkerRow
-    from qdeck._model.words import Verb
 
 _STATUS: Final = re.compile(r"\b([45]\d\d)\b")
 _HOST: Final = re.compile(r"https?://([^\s/'\"…]+)")
 _SAID: Final = re.compile(r"[^\W\d_]{2,}")
 _MOST_WORDS: Final = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """The evidence of a problem. `verb` repairs it where the system of the queue has such a verb."""
-
-    text: str
-    verb: Verb | None = None
 
 
 def error_words(error: str, message: str) -> str:

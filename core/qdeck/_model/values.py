@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from qdeck._model import payload
 from qdeck._model.queue_ref import Feature, InQueue, QueueRef, has_feature
-from qdeck._model.words import NATIVE, NO_STATE, Check, Code, Finding, State, Status, Unreadable
+from qdeck._model.words import NATIVE, NO_STATE, Cause, Check, Code, Finding, State, Status, Unreadable
 from qdeck._priority_names import PRIORITY_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._model.causes import Cause
     from qdeck._model.reasons import Stuck
 
 __all__ = [

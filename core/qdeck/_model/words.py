@@ -214,6 +214,14 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """The evidence of a problem. `verb` repairs it where the system of the queue has such a verb."""
+
+    text: str
+    verb: Verb | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One rule with what it found. `status` is None when it is unknown, `findings` is empty when there is no
     problem.

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from qdeck._errors import QdeckError
 from qdeck._filter import Filter, parse
 from qdeck._model import causes as words
-from qdeck._model.causes import Cause
 from qdeck._model.queue_ref import Feature
 from qdeck._model.values import NATIVE, State
-from qdeck._model.words import Code, Verb
+from qdeck._model.words import Cause, Code, Verb
 from qdeck._operations import groups, stuck
 from qdeck._redis.errors import LOST
 from qdeck.adapters.native import groups as native_groups

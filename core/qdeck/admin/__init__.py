@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from qdeck._filter import FIELDS, PRIORITIES, PRIORITY_NAMES, STATES, FieldKind, Filter, explain, parse
     from qdeck._formatting import byte_size, counted, duration, iso, local_time, threshold
     from qdeck._hidden_characters import HIDDEN, escaped_json, is_shown, json_escape
-    from qdeck._model.causes import Cause
     from qdeck._model.masking import configure as configure_masking
     from qdeck._model.masking import mask_text
     from qdeck._model.payload import MASK
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
         WorkerRow,
     )
     from qdeck._model.verdict import findings_of
-    from qdeck._model.words import NATIVE, Code, State, Status, Verb
+    from qdeck._model.words import NATIVE, Cause, Code, State, Status, Verb
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
@@ -278,11 +277,10 @@ _HOMES: Final = {
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._model.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
     "qdeck.adapters.native.records": "MOST_SHOWN",
-    "qdeck._model.causes": "Cause",
     "qdeck._model.ranking": "finding_rank",
     "qdeck._model.verdict": "findings_of",
     "qdeck._server.server_stats": "ServerStats SlowCommand",
-    "qdeck._model.words": "Code NATIVE State Status Verb",
+    "qdeck._model.words": "Cause Code NATIVE State Status Verb",
     "qdeck._engine.batch_transitions": "MAX_UNDO_BYTES",
     "qdeck._engine.codec": "UNKNOWN_TASK",
     "qdeck._engine.transitions": "NewJob",
