@@ -59,6 +59,8 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: int | No
         raise click.UsageError("give either TASK_ID or --orphans")
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes exclude each other")
+    if task_id is not None:
+        task_id = task_id.removeprefix("task_queues:")
     if not yes:
         report = _run(task_id, idle, dry_run=True)
         with above_question(asks=not dry_run and report.removed > 0):
@@ -145,9 +147,21 @@ def _shape(report: CleanReport) -> dict[str, Any]:
     }
 
 
+def _nothing_of(task_id: str) -> str:
+    """Return why there is nothing to remove of a task; the name of a list is not that of its task."""
+    from qdeck import InvalidName
+    from qdeck.messages import TaskQueueName
+
+    try:
+        task = TaskQueueName.parse(task_id).task_id
+    except InvalidName:
+        return f"task {task_id} has no temporary queues; qdeck find {task_id} lists its messages in other queues"
+    return f"{task_id} is a list of task {task}: qdeck clean {task} removes it"
+
+
 def _print(report: CleanReport, task_id: str | None, idle: int | None) -> None:
     if task_id is not None and not report.samples:
-        note(f"qdeck: task {task_id} has no temporary queues; qdeck find {task_id} lists its messages in other queues")
+        note(f"qdeck: {_nothing_of(safe(task_id))}")
         return
     if task_id is None and not report.samples and "lists" not in settings().adapters:
         note("qdeck: lists of other programs are left out; --adapter lists includes them")

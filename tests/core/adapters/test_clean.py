@@ -232,3 +232,14 @@ def test_a_task_without_queues_is_referred_to_find(url: str, capsys: pytest.Capt
     main(["clean", "corr123", "--dry-run", "--url", url])
     told = capsys.readouterr().err
     assert "task corr123 has no temporary queues; qdeck find corr123 lists its messages in other queues" in told
+
+
+def test_the_key_of_the_set_of_a_task_names_the_task(
+    url: str, raw: redis.Redis, ask: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A list of a task is not enough to remove others: the answer names the task."""
+    fill(raw)
+    found = ask("clean", "task_queues:77", "--idle", "0", "--dry-run")
+    assert (found["task"], found["would_remove"]) == ("77", 2)
+    assert main(["clean", "execution:agent_run:free:77", "--dry-run", "--url", url]) == 0
+    assert "execution:agent_run:free:77 is a list of task 77: qdeck clean 77 removes it" in capsys.readouterr().err
