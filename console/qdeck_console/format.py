@@ -112,6 +112,7 @@ def size(number: int | None) -> list[Piece]:
 
 _ARROW: Final = " ▸ "
 _SHORT: Final = 2  # cells of a last part that is too short to identify the name
+_LEAST_HEAD: Final = 5  # cells of a first part that still distinguish names
 
 
 def path(parts: Sequence[str], cells: int, role: str) -> list[Piece]:
@@ -129,7 +130,9 @@ def path(parts: Sequence[str], cells: int, role: str) -> list[Piece]:
     if excess() > 0 and len(shown) > 2 and width(shown[-1]) <= _SHORT:
         shown = [*shown[:-2], _ARROW.join(shown[-2:])]  # a name that ends in a star differs in the part before it
         if width(shown[0]) + width(shown[-1]) + 2 * len(_ARROW) + 1 > cells:
-            shown = ["…", shown[-1]]
+            room = cells - width(shown[-1]) - len(_ARROW)
+            head = f"{shown[0]}…" if width(shown[0]) < room else cut_end(shown[0], room)
+            shown = [head if room >= _LEAST_HEAD else "…", shown[-1]]
     if excess() > 0 and len(shown) > 2:
         middle = shown[1:-1]
         while excess() > 0 and middle:

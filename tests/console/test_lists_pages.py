@@ -11,6 +11,7 @@ from core.adapters.test_scheduler import Page
 from qdeck.admin import ADAPTERS
 from qdeck_console.screens.job import JobScreen
 from support.screens import app_of, app_on, until
+from support.temporary import age
 
 if TYPE_CHECKING:
     import redis
@@ -66,3 +67,29 @@ async def test_a_ready_job_of_the_scheduler_says_what_its_priority_can_be(url: s
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app_of(pilot).screen, JobScreen))
         await until(pilot, "priority ≥HIGH")
+
+
+async def test_queues_of_one_tier_have_different_names_at_80_columns(url: str, raw: redis.Redis) -> None:
+    """Both were `… ▸ professional ▸ *`: they differ at the start."""
+    raw.rpush("execution:agent_run:professional:12345", "{}")
+    raw.rpush("embedding:generate:professional:12345", "{}")
+    async with app_on(url, adapters=ADAPTERS).run_test(size=(80, 24)) as pilot:
+        shown = await until(pilot, "professional ▸ *")
+        assert "execution… ▸ professional ▸ *" in shown
+        assert "embedding… ▸ professional ▸ *" in shown
+
+
+async def test_an_orphaned_list_says_what_it_holds_and_whose_it_is(url: str, raw: redis.Redis) -> None:
+    """The question before its removal had the bytes only, and enter said that it belongs to no task."""
+    name = "execution:callback:free:13579"
+    raw.rpush(name, *(["{}"] * 3))
+    age(raw, name)
+    async with app_on(url, adapters=ADAPTERS).run_test(size=(120, 36)) as pilot:
+        await until(pilot, "1 orphaned: t")
+        await pilot.press("t")
+        await until(pilot, "3 messages")
+        await pilot.press("enter")
+        await until(pilot, "∅ task_queues:13579 expired, or was never made")
+        await pilot.press("x")
+        await until(pilot, f"{name}  3 messages, ")
+        await pilot.press("escape")

@@ -52,7 +52,7 @@ TASKS: Final = Table[TaskRow, int](
 
 def _state(row: TemporaryQueue | Removal, cell: TableCell[int]) -> list[Piece]:
     if not isinstance(row, TemporaryQueue):
-        return [("orphaned", "warn")]
+        return [("orphaned" if row.messages is None else fmt.counted(row.messages, "message"), "warn")]
     if row.is_expired(cell.view):
         return [("expired", "warn")]
     return [("reader waiting" if row.is_waited_on(cell.view) else "holds messages" if row.exists else "empty", "text")]
@@ -85,10 +85,14 @@ QUEUES: Final = Table[TemporaryQueue | Removal, int](
 """Temporary queues, and unregistered lists with the name of one."""
 
 
+def _held(one: Removal) -> str:
+    return "" if one.messages is None else f"{fmt.counted(one.messages, 'message')}, "
+
+
 def plan_lines(found: CleanReport) -> list[Line]:
     """The first queues that a cleaning would remove, and how many it leaves."""
     lines: list[Line] = [
-        ((cut_end(safe_text(one.name, limit=200), 60), "text"), ("  ", "text"), *fmt.size(one.bytes))
+        ((cut_end(safe_text(one.name, limit=200), 60), "text"), (f"  {_held(one)}", "text"), *fmt.size(one.bytes))
         for one in found.samples
         if not one.why
     ][:_SHOWN]

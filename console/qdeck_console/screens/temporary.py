@@ -177,7 +177,7 @@ class TemporaryQueuesScreen(ListScreen[Row, TemporaryQueues]):
 
     def _why_not_open(self) -> str:
         row = self.chosen
-        return "nothing under the cursor" if row is None else "this queue belongs to no task" * isinstance(row, Removal)
+        return "nothing under the cursor" if row is None else row.cause if isinstance(row, Removal) else ""
 
     def open(self) -> None:
         """Open the queues of a task."""

@@ -175,7 +175,7 @@ def test_a_name_that_ends_in_a_star_keeps_the_part_before_it() -> None:
         return "".join(text for text, _ in pieces)
 
     assert shown("execution:agent_run:enterprise:*", 40) == "execution ▸ agent_run ▸ enterprise ▸ *"
-    assert shown("execution:agent_run:enterprise:*", 24) == "… ▸ enterprise ▸ *"
+    assert shown("execution:agent_run:enterprise:*", 24) == "execut… ▸ enterprise ▸ *"
     assert shown("execution:agent_run:free:*", 24) == "execution ▸ … ▸ free ▸ *"
     assert shown("execution:agent_run:averyveryverylongname:*", 20) == "… ▸ averyvery…me ▸ *"
 
