@@ -121,4 +121,4 @@ def _report(queue: str, left: QueueSettings, stands: Pause | None = None) -> Non
 
     word = "paused" if left.paused else "not paused"
     who = f" {safe(pause_words(stands))}" if stands is not None and left.paused else ""
-    line(f"{safe(queue)} is {word if left.changed else f'{word} already{who}'}")
+    line(f"{safe(left.queue)} is {word if left.changed else f'{word} already{who}'}")

@@ -13,6 +13,7 @@ from qdeck._engine.stored_numbers import require_integer
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, UsageError
 from qdeck._model.values import NATIVE, QueueRef, QueueRow, Snapshot, Totals, UnknownTaskJobs, WorkerRow
 from qdeck._model.words import Unreadable, UnreadableCode
+from qdeck._queue_names import QueueType
 from qdeck._redis import keyspace_scan, reads
 from qdeck._redis.commands import Sleep, with_errors
 from qdeck._redis.errors import LOST, is_error
@@ -170,6 +171,12 @@ def need_queue(cache: RefreshCache, queue: str) -> Program[None]:
     part = f":{':'.join(word.strip() for word in queue.replace('▸', ':').split(':'))}:"  # as screens show names
     named = [name for name in known if part in f":{name}:"][:3]
     raise UsageError(f"there is no queue {queue!r}", hint=near_words(queue, [*known, *cache.beside], named))
+
+
+def is_short_for(short: str, name: str) -> bool:
+    """Return whether a screen can show a queue by a name: without its first parts and without its usual type."""
+    parts = ":".join(word.strip() for word in short.replace("▸", ":").split(":"))
+    return f":{name.removesuffix(f':{QueueType.ACTIONS}')}".endswith(f":{parts}")
 
 
 def near_words(queue: str, known: Sequence[str], named: Sequence[str] = ()) -> str:

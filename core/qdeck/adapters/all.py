@@ -13,6 +13,7 @@ from qdeck._model import verdict
 from qdeck._model.queue_ref import ambiguous, shared_names
 from qdeck._model.reasons import CapabilityCode
 from qdeck._model.values import NATIVE, QueueRef, State
+from qdeck._queue_names import QueueType
 from qdeck._redis import keyspace_scan, reads
 from qdeck._redis.parallel_programs import all_of, apart
 from qdeck._server import native_queues
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 
 _DEAD_LETTER: Final = ":dead_letter"
+_TYPES: Final = frozenset(QueueType)
+_NEAR: Final = 3  # queues that a hint names
 MOST_STRAYS: Final = 10_000  # native queues that are remembered where no registry lists them
 
 
@@ -272,13 +275,17 @@ class Adapters:
     def resolve(self, queue: str | QueueRef) -> Program[tuple[QueueRef, Adapter]]:
         """Return a queue by its name, and its adapter; raise an error if several adapters have a queue of this name.
 
-        The name of a key stands for its queue, and `NAME:dead_letter` for a native queue. A name that no adapter has is
-        taken as native: reading the queue then reports that it does not exist.
+        The name of a key stands for its queue, `NAME:dead_letter` for a native queue, and a name as the console shows
+        it for the only queue that it can mean. A name that no adapter has is taken as native: reading the queue then
+        reports that it does not exist.
         """
         if isinstance(queue, QueueRef):
             return queue, (yield from self._adapter_of(queue))
         if not self.foreign:
-            return QueueRef(NATIVE, queue.removeprefix(f"{NATIVE}/").removesuffix(_DEAD_LETTER)), self.native
+            own = queue.removeprefix(f"{NATIVE}/").removesuffix(_DEAD_LETTER)
+            if _TYPES.isdisjoint(own.split(":")) and not (yield from native_queues.exists(own)):
+                own = next((ref.name for ref in (yield from self._named_in_short(own))), own)
+            return QueueRef(NATIVE, own), self.native
         found = yield from self._having(queue)  # an exact name wins over a prefix
         prefix, slash, name = queue.partition("/")
         if not found and slash and self.named(prefix) is not None:
@@ -290,6 +297,7 @@ class Adapters:
         found = found or self._of_key(queue)
         if len(found) > 1:
             raise ambiguous(queue, found)
+        found = found or (yield from self._named_in_short(queue))
         ref = found[0] if found else QueueRef(NATIVE, queue.removesuffix(_DEAD_LETTER))
         return ref, (yield from self._adapter_of(ref))
 
@@ -304,6 +312,17 @@ class Adapters:
         refs += [ref for ref in self._refs or () if ref.name == name]
         self.shared |= {name} if len(refs) > 1 else set()
         return refs
+
+    def _named_in_short(self, queue: str) -> Program[list[QueueRef]]:
+        """Return the queue that is shown by this name; raise where several are."""
+        known = list(self._refs or ())
+        if self.shows_native:
+            known += [QueueRef(NATIVE, name) for name in (yield from native_queues.names(self._memory))]
+        found = [ref for ref in known if native_queues.is_short_for(queue, ref.name)]
+        if len(found) > 1:
+            some = " or ".join(map(str, found[:_NEAR]))
+            raise UsageError(f"{queue!r} stands for {len(found):,} queues", hint=f"Write {some}.")
+        return found
 
     def _of_key(self, key: str) -> list[QueueRef]:
         """Return the queues that a key of another system belongs to, by its name."""

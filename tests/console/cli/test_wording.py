@@ -80,14 +80,6 @@ def test_a_retry_whose_jobs_died_again_offers_no_undo(qdeck: Callable[..., Ran],
     assert "stopped: 2 of 2 sampled jobs died again" in ran.err
 
 
-def test_a_name_as_screens_show_it_is_suggested_in_full(qdeck: Callable[..., Ran], yard: Yard) -> None:
-    yard.add()
-    ran = qdeck("jobs", QUEUE.split(":")[1])
-    assert ran.code == 64
-    assert f"Did you mean '{QUEUE}'?" in ran.err
-    assert f"Did you mean '{QUEUE}'?" in qdeck("jobs", " ▸ ".join(QUEUE.split(":")[:2])).err
-
-
 def test_a_url_without_a_scheme_is_told_so(qdeck: Callable[..., Ran]) -> None:
     ran = qdeck("status", "--url", "localhost")
     assert ran.code == 64
