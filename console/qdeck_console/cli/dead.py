@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +13,7 @@ from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
 from qdeck_console.cli.columns import Cell, TextColumn
 from qdeck_console.cli.job import edit_command
 from qdeck_console.cli.jobs import Cut
-from qdeck_console.cli.operate import act, act_options, check_filter, id_option, priority_option, where_option
+from qdeck_console.cli.operate import act, act_options, check_filter, id_option, priority_option, where_option, with_ids
 from qdeck_console.cli.output import (
     JsonList,
     age,
@@ -45,11 +44,20 @@ dead = VerbGroup(
     examples=("qdeck dead --group", "qdeck dead retry --where 'error:Timeout*' --rate 5/s --sample 10 --yes"),
 )
 _KINDS: Final = ("pending", "clone", "ready", "tasks")
+
+
+class _Kind(click.Choice[str]):
+    """A kind, which may have the name of its key: `clone`, `dlq:clone`, `vmpooler__dlq__clone`."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the kind."""
+        return super().convert(value.removeprefix("vmpooler__dlq__").removeprefix("dlq:"), param, ctx)
+
+
 kind_option = click.option(
-    "--kind", type=click.Choice(_KINDS), metavar="KIND",
+    "--kind", type=_Kind(_KINDS), metavar="KIND",
     help=f"Only dead letters of VMPooler of this kind: {', '.join(_KINDS)}.",
 )  # fmt: skip
-_SIGNS = re.compile(r'["*\\]')  # that mean something between quotes in a filter
 _TEXT = 200  # characters of a message or a payload in a cell
 
 
@@ -192,11 +200,6 @@ def discard(queue: str | None, kind: str | None, where: str, **options: Any) -> 
     act("discard", queue, where=_of_kind(where, kind), states=states, **options)
 
 
-def _quoted(text: str) -> str:
-    """Return a text as a filter has it, whatever signs are in it."""
-    return '"' + _SIGNS.sub(lambda sign: "\\" + sign[0], text) + '"'
-
-
 @dead.command("export", cls=CliCommand, examples=("qdeck dead export --where 'error:Timeout*' > dead.jsonl",))
 @click.argument(
     "queue", shell_complete=suggesting("queues"), required=False, help="Only this queue. Default: all queues."
@@ -217,9 +220,7 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
     unread: list[str] = []
     with given.reader() as reader:
         queues, wanted = reader.narrowed(queue, where)
-        if ids:
-            whole = ",".join(map(_quoted, reader.full_ids(queues, ids)))
-            wanted = f"id:{whole}" + (f" ({wanted})" if wanted else "")
+        wanted = with_ids(wanted, reader.full_ids(queues, ids) if ids else ())
         letters = reader.dead_letters(queues, where=wanted, unread=None if queues else unread)
         total = None if wanted or not sys.stderr.isatty() else _count(reader, queues)
         with Progress("export", total, is_shown=not on_terminal()) as progress:  # never between the lines themselves

@@ -47,7 +47,7 @@ def find(ctx: click.Context, job_id: str, limit: int | None) -> None:
         table(columns[:-1] if by_id else columns, (row[:-1] if by_id else row for row in rows))
     if not places:
         note(f"qdeck: {_not_found(search)}")
-        note("  find looks for ids and names. To search errors: qdeck dead --where TEXT")
+        note("  find looks for ids and names. To search text: qdeck dead --where TEXT, qdeck jobs QUEUE --where TEXT")
     for label, count in search.cut.items():
         note(f"qdeck: only the first {count:,} jobs of {label} were read (--limit)")
     ctx.exit(note_unread(search.unread) or (0 if places else 1))

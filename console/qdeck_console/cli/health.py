@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from qdeck.admin import byte_size
+from qdeck.admin import byte_size, counted
 from qdeck_console.check_labels import check_label
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.columns import Cell, TextColumn
@@ -133,7 +133,7 @@ def _print(report: HealthReport) -> None:
     line()
     line(
         f"{number(errors.dead)} dead, {number(errors.stuck)} stuck, {number(errors.late)} late, "
-        f"{number(errors.orphaned)} orphaned records"
+        + ("? orphaned records" if errors.orphaned is None else counted(errors.orphaned, "orphaned record"))
         + ("" if report.rates is None else f"; {report.rates.ended:,.0f} ended/min")
     )
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|min|h))?")
+_SIGNS: Final = re.compile(r'["*\\]')  # that mean something between quotes in a filter
 _PER: Final = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 _NOTHING: Final = {
     ("bury", True): "none is stuck; --state, or a filter for a state, also buries jobs that wait",
@@ -93,7 +94,8 @@ def _check_states(ctx: click.Context, param: click.Parameter, value: tuple[str, 
         try:
             parse(f"state:{word}" if word not in STATES else "")
         except InvalidFilter as error:
-            raise click.BadParameter(f"unknown state {word!r}. {error.hint}", ctx, param) from error
+            hint = "To list stuck jobs: qdeck stuck" if word == "stuck" else error.hint
+            raise click.BadParameter(f"unknown state {word!r}. {hint}", ctx, param) from error
     return value
 
 
@@ -115,12 +117,16 @@ def in_states(where: str, states: Sequence[str]) -> str:
     return f"state:{','.join(states)}" + (f" ({where})" if where.strip() else "")
 
 
+def quoted(text: str) -> str:
+    """Return a text as a filter has it, whatever signs are in it."""
+    return '"' + _SIGNS.sub(lambda sign: "\\" + sign[0], text) + '"'
+
+
 def with_ids(where: str, ids: Sequence[str]) -> str:
     """Return a filter, restricted to jobs of these ids."""
     if not ids:
         return where
-    escaped = (re.sub(r'(["\\*])', r"\\\1", job_id) for job_id in ids)
-    named = "id:" + ",".join(f'"{job_id}"' for job_id in escaped)
+    named = "id:" + ",".join(map(quoted, ids))
     return f"{named} ({where})" if where.strip() else named
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     help="Threshold for this run, such as max_ready_age=12h; repeatable.",
 )
 @click.option("--apply", "plan_ref", metavar="PLAN", help="Apply this plan exactly: its id or its file.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing, as without options.")
 @click.option("--now", is_flag=True, help="Make a plan and apply it at once; needs --yes.")
 @click.option("--yes", is_flag=True, help="Confirm --now.")
 @click.option(
@@ -61,13 +62,15 @@ if TYPE_CHECKING:
 )
 @click.option("--reason", default="", metavar="TEXT", help="Reason for the log of operations.")
 @click.pass_context
-def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, **asked: Any) -> None:
+def purge(ctx: click.Context, /, *, plan_ref: str | None, dry_run: bool, now: bool, yes: bool, **asked: Any) -> None:
     """Remove what the purge rules select.
 
     By default this is a dry run of all rules in all queues: it prints a plan and changes nothing. The plan is a file
     on this machine and expires after an hour. --apply PLAN applies exactly that plan.
     An entry of the plan is a job, a record that belongs to no job, or a temporary queue.
     """
+    if dry_run and (plan_ref is not None or now or yes):
+        raise click.UsageError("--dry-run excludes --apply, --now and --yes", ctx)
     if plan_ref is not None and (now or asked["rules"] or asked["changes"] or asked["queues"] or asked["path"]):
         raise click.UsageError("--apply applies a plan as it is; leave the other options out", ctx)
     if now != yes and plan_ref is None:

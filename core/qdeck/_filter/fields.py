@@ -146,7 +146,7 @@ TAG_FIELDS: Final = ("kind",)
 PAYLOAD_FIELDS: Final = (
     "pool", "pool_alias", "request_id", "queue_from", "retry_count", "correlation_id", "task_id", "tenant_id",
     "session_id", "module", "function", "retries_left", "retry_minutes", "cron", "dependency", "pending", "success",
-    "fail",
+    "fail", "log", "start_time", "finish_time",
 )  # fmt: skip
 """What entries of VMPooler, messages of services and tasks of IFDB have in their payloads: the same as
 `payload.NAME`.

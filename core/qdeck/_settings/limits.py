@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _OF_ADAPTERS: Final = ("max_ready_age_pool", "max_task_age")
 _SETTINGS: Final = {rule.value: PURGE_RULES[rule].setting for rule in PurgeRule}
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)")
+_AGES: Final = re.compile(rf"({_AGE.pattern})+")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _WORDS: Final = {
     "true": True,
@@ -73,7 +74,11 @@ class Limits:
         if key not in _SETTINGS.values() and key not in _OF_ADAPTERS:
             known = [*_SETTINGS.values(), "dlq_enabled", *_OF_ADAPTERS, *_SETTINGS]
             near = difflib.get_close_matches(name, [key for key in known if key not in SWITCHES_THAT_WRITE], 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(_SETTINGS.values())}"
+            hint = (
+                f"Did you mean {near[0]!r}?"
+                if near
+                else f"Use one of: {', '.join((*_SETTINGS.values(), *_OF_ADAPTERS))}"
+            )
             raise InvalidOption(f"there is no threshold {name!r}", hint=hint)
         number = _number(key, value)
         return replace(self, **{key: number})  # type: ignore[arg-type]  # the key is one of those of numbers
@@ -106,12 +111,12 @@ def used_rules(rules: Iterable[str], limits: Limits) -> list[UsedRule]:
 def _number(key: str, value: str) -> int | float:
     """Return a threshold as it was typed: in the unit of its key, or with a unit of its own (90s 15m 2h 7d)."""
     hours = key == "dlq_ttl"
-    age = _AGE.fullmatch(value)
+    ages = _AGE.findall(value) if _AGES.fullmatch(value) else ()
     hint = f"Write {key}=N" + (" in hours" if hours else " in seconds") + ", or with a unit: 90s, 15m, 2h, 7d."
     if key == "dlq_max_entries":
         hint = "Write dlq_max_entries=N, a whole number."
-    elif age:
-        seconds = float(age[1]) * _UNITS[age[2]]
+    elif ages:
+        seconds = sum(float(count) * _UNITS[unit] for count, unit in ages)
         return seconds / HOUR_S if hours else int(seconds)
     try:
         number = float(value) if hours else int(value.replace("_", ""))

@@ -133,6 +133,6 @@ def check_rule(name: str, takes: Takes | None = None) -> None:
     """Raise for a name that no rule has, or none that takes such entries."""
     known = [rule.name for rule in PURGE_RULES.values() if takes is None or rule.takes is takes]
     if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(known)}"
+        near = [one for one in known if one.startswith(name)] or difflib.get_close_matches(name, known, 1)
+        hint = f"Did you mean {' or '.join(map(repr, near))}?" if name and near else f"Use one of: {', '.join(known)}"
         raise InvalidOption(f"there is no purge rule {name!r}", hint=hint)

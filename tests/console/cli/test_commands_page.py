@@ -70,7 +70,7 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
         (2, "health --nagios --url redis://127.0.0.1:1"),
         (3, "health --nagios --url $BLIND"),
     ],
-    "doctor": [(1, "doctor"), (0, "doctor --url $AOF")],
+    "doctor": [(1, "doctor --url $UNSAVED"), (0, "doctor")],
     "jobs cancel|discard|complete|move|run|reprioritise QUEUE": [
         (0, "jobs cancel $QUEUE --id $READY --dry-run"),
         (1, "jobs cancel $QUEUE --id $READY"),
@@ -231,8 +231,8 @@ def run(
 
     def run_lines(lines: str) -> Ran:
         ran: Ran | None = None
-        if "$AOF" in lines:
-            known["AOF"] = make_server(appendonly=True).url
+        if "$UNSAVED" in lines:
+            known["UNSAVED"] = make_server("--save", "").url
         for line in lines.split("; "):
             args = [word(part) for part in line.split()]
             if args[0].startswith("!"):

@@ -290,7 +290,10 @@ def _entry(
     state, native, held = _state(task, score, outcomes, now)
     enqueued, started = read_ms(task.get("enqueue_time")), read_ms(task.get("start_time"))
     finished, due = read_ms(task.get("finish_time")), read_ms(task.get("scheduled_time"))
-    since = {State.DONE: finished, State.DEAD: finished, State.RUNNING: started}.get(state, enqueued)
+    ready = max((at for at in (enqueued, due) if at is not None), default=None)
+    since = {State.DONE: finished, State.DEAD: finished, State.RUNNING: started, State.READY: ready}.get(
+        state, enqueued
+    )
     failures = _failures(task)
     failed = shown_text(failures[-1]) if failures and state is not State.DONE else None
     parts = shown_text(task.get("module")), shown_text(task.get("function"))
