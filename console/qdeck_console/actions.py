@@ -172,6 +172,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
         help="redrive: retry at a rate, a sample first; stop if jobs die again", group="act on jobs",
     ),
     Action(
+        id="last_redrive", scopes=(DEAD, ACTIVITY), keys=("D",), verb="open redrive",
+        help="open the last redrive of this console", group="act on jobs",
+    ),
+    Action(
         id="requeue", scopes=(STUCK,), keys=("r",), verb="requeue",
         help="requeue the job; refuse the result of its worker",
         group="act on jobs",

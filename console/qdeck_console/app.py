@@ -306,7 +306,8 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         if now - said_at < news_s and (work is None or said_at > work.started):
             return pieces
         if work is not None and now - work.started > 0.3:
-            return [(work.words(), "accent")]
+            is_stopped_here = work.stops_on in (None, getattr(self.screen, "drive", None))
+            return [(work.words() if is_stopped_here else work.words("D on Dead opens it"), "accent")]
         if now - said_at < NOTE_S:
             return pieces
         if self.shown.is_lost:

@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck import QdeckError, UsageError
 from qdeck_console.actions import LOCKED, READ_ONLY
 from qdeck_console.format import counted
+from qdeck_console.pace import Pace
 from qdeck_console.presenters.frame import is_production, seen_environment
 from qdeck_console.presenters.line_parts import naming_of
 
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line
     from qdeck_console.operations import OperationRequest
     from qdeck_console.presenters.confirm import PlanTerm
+    from qdeck_console.presenters.redrive import Drive
     from qdeck_console.session import Session
 
 Answer = TypeVar("Answer")
+FOLLOWED: Final = 1_000  # jobs of a batch whose outcomes are followed
+FOLLOW_S: Final = 1.0
+FOLLOWED_S: Final = 600.0
 AGAIN_S = 6.0  # within which a second `u` undoes what the first one named
 
 
@@ -45,21 +50,22 @@ class Work:
     asks: bool = False  # a dialog is open; the operation waits for its input
     waits: str = ""  # what it waits for; then it has no rate
     page: object | None = None  # on which it was asked for
+    stops_on: Drive | None = None  # only the page of this redrive stops it
 
-    def words(self) -> str:
-        """Return the progress with rate and time left."""
+    def words(self, how: str = "esc cancels") -> str:
+        """Return the progress with rate and time left, and `how` it is stopped."""
         if self.asks:
             return f"{self.verb}: waiting for input"
         if self.cancelled:
             return f"{self.verb}: stopping after this step"
         if self.total is None:
-            return f"{self.verb}: {self.done:,} read, esc cancels"
+            return f"{self.verb}: {self.done:,} read, {how}"
         if self.waits:
-            return f"{self.verb}: {self.done:,} of {self.total:,}, {self.waits}, esc cancels"
+            return f"{self.verb}: {self.done:,} of {self.total:,}, {self.waits}, {how}"
         passed = max(0.001, time.monotonic() - self.started)
         rate = self.done / passed
         left = f", {(self.total - self.done) / rate:.0f}s left" if rate and self.done else ""
-        return f"{self.verb}: {self.done:,} of {self.total:,}, {rate:,.0f}/s{left}, esc cancels"
+        return f"{self.verb}: {self.done:,} of {self.total:,}, {rate:,.0f}/s{left}, {how}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,9 @@ class Operator:
         self._is_naming = False
         self._last_undo = ""
         self._watched: AsyncReader | None = None
+        self.drive: Drive | None = None
+        """The last redrive."""
+        self._followed = ""
 
     def why_not_write(self) -> str:
         """Return why nothing can be changed now; empty when it can."""
@@ -145,8 +154,38 @@ class Operator:
         result = await self.apply(plan)
         words, role, glyph = outcome(result, left_out, to=aim(plan, naming=naming_of(self._console.shown.snapshot)))
         self._console.say(words, role, glyph)
+        self.follow(result)
         if after is not None:
             after()
+
+    def follow(self, result: BatchResult) -> None:
+        """Report the outcomes of the jobs of a batch while they run."""
+        self._followed = result.batch
+        if 0 < result.applied <= FOLLOWED:
+            self._console.run_worker(self._follow(result), group="follow", exit_on_error=False)
+
+    async def _follow(self, result: BatchResult) -> None:
+        from qdeck_console.presenters.activity import RAN, became
+
+        reader, pace, said = self._console.reader, Pace(FOLLOW_S), ""
+        until = time.monotonic() + FOLLOWED_S
+        while result.verb in RAN and time.monotonic() < until:
+            await asyncio.sleep(pace.rest())
+            if self._followed != result.batch or reader is not self._console.reader:
+                return
+            try:
+                with pace.spending():
+                    outcomes = await reader.batch_outcomes(result.batch)
+            except (QdeckError, OSError):
+                return
+            told = became(result, outcomes)
+            if outcomes.undone or self._followed != result.batch:
+                return
+            if outcomes.total > outcomes.pending + outcomes.running and told[0] != said and self.work is None:
+                said = told[0]
+                self._console.say(*told)
+            if not (outcomes.pending or outcomes.running):
+                return
 
     def why_left_out(self, plan: Plan, request: OperationRequest) -> str:
         """Return why jobs that a screen counted are not in a plan: their adapter cannot do it, or they changed."""
@@ -349,6 +388,8 @@ class Operator:
     def undo(self, batch: NamedBatch) -> None:
         """Undo a batch; what an error left of it can be undone later."""
         from qdeck_console.operations import undone
+
+        self._followed = ""
 
         async def act() -> None:
             result = self.undone[batch.batch] = await self._console.writer.undo(batch.batch)

@@ -183,6 +183,7 @@ async def stuck(walk: Walk) -> None:
 
 async def dead(walk: Walk) -> None:
     """Dead: groups and entries, marks, retry, edit, discard, redrive, open."""
+    await walk.key("D", "no redrive was started here")
     await walk.key("R", "Redrive")
     await walk.back_here()
     await walk.key("tab", lambda: walk.view.id == "list")
@@ -271,6 +272,7 @@ async def health(walk: Walk) -> None:
 
 async def activity(walk: Walk) -> None:
     """Activity: open an operation, take it back."""
+    await walk.key("D", "no redrive was started here")
     await walk.key("enter", partial(walk.shows, BatchScreen))
     await walk.back_here()
     await undoes(walk)
@@ -278,6 +280,7 @@ async def activity(walk: Walk) -> None:
 
 async def a_batch(walk: Walk) -> None:
     """An operation's page: take it back."""
+    await walk.key("D", "no redrive was started here")
     await walk.key("enter")
     await undoes(walk)
 

@@ -16,7 +16,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck.admin import Activity, BatchOutcomes, UsedRule
+    from qdeck.admin import Activity, BatchOutcomes, BatchResult, UsedRule
     from qdeck_console.format import Line, Piece
 
 REACHED: Final = frozenset({"retry", "requeue", "run", "edit", "reprioritise", "move"})  # jobs that go on elsewhere
@@ -55,7 +55,12 @@ def _plain(view: ActivityView) -> str:
 
 def _verb(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
     role = "faint" if cell.view.later.undone else "strong"
-    return [(cut_end(safe_text(row.verb, limit=40), cell.width), f"{role} bold")]
+    return [(cut_end(safe_text(name_of(row), limit=40), cell.width), f"{role} bold")]
+
+
+def name_of(row: Activity) -> str:
+    """Return the name of an operation."""
+    return row.detail if row.is_redrive else row.verb
 
 
 def _place(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
@@ -122,7 +127,7 @@ def lines(
 def _why(row: Activity) -> str:
     """The filter or the rules, and the reason; what stands in the first line already is not said again."""
     rules = [rule_name(one) for one in row.rules]
-    what = (row.filter or row.detail or "".join(rules[:1])) if row.queues else ""
+    what = (row.filter or ("" if row.is_redrive else row.detail) or "".join(rules[:1])) if row.queues else ""
     if len(rules) > 1:
         what = f"{len(rules)} rules: {', '.join(rules)}"
     continued = f"continued by {row.continued_by}" if row.continued_by else ""
@@ -231,6 +236,14 @@ def truth(outcomes: BatchOutcomes) -> tuple[str, str]:
     if not outcomes.is_whole:
         words = f"≥ {words}"
     return words or "no longer kept", "warn" if outcomes.dead_again else "text"
+
+
+def became(result: BatchResult, outcomes: BatchOutcomes) -> tuple[str, str, str]:
+    """Return what became of the jobs of a batch in a few words, with role and glyph."""
+    words = f"{result.applied:,} {DONE[result.verb]}: {truth(outcomes)[0]}"
+    if outcomes.dead_again:
+        return words, "warn", "▲"
+    return (words, "accent", "▸") if outcomes.pending or outcomes.running else (words, "ok", "✓")
 
 
 def pairs_of_pauses(rows: Iterable[Activity]) -> dict[str, Activity | None]:

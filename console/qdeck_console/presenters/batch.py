@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import MAX_UNDO_BYTES
 from qdeck_console import format as fmt
 from qdeck_console.operations import DONE
-from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, rule_name, sign, what_became
+from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, name_of, rule_name, sign, what_became
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.line_parts import Naming, pair, queue_path, section
 from qdeck_console.text import cut_end, safe_text, wrap
@@ -41,7 +41,7 @@ def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, 
 
 def _head(row: Activity, cells: int, later: Later, now_ms: int) -> list[Line]:
     count = count_of(row)
-    title = safe_text(row.verb, limit=40) + (f" {count:,}" if count is not None else "")
+    title = safe_text(name_of(row), limit=40) + (f" {count:,}" if count is not None else "")
     words, told = what_became(row, later, now_ms)
     glyph, role = sign(row, later, told)
     outcomes = later.outcomes

@@ -17,6 +17,7 @@ from qdeck_console.presenters import batch as present_batch
 from qdeck_console.presenters.activity import Later
 from qdeck_console.presenters.line_parts import in_height, section
 from qdeck_console.screens.lists import NOTHING_OPENS, ListScreen, ListSpec, PageScreen, ReadingScreen, RowGroup
+from qdeck_console.screens.redrive import LAST_REDRIVE
 from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
@@ -250,6 +251,7 @@ class ActivityScreen(ReadingLog, ListScreen[Activity, Log]):
 
     HANDLERS: ClassVar = {
         **ListScreen.HANDLERS, "open": ActionHandler(run=open, reason=_why_not_open), "undo": UNDO,
+        "last_redrive": LAST_REDRIVE,
     }  # fmt: skip
 
 
@@ -300,6 +302,7 @@ class BatchScreen(ReadingLog, PageScreen):
     HANDLERS: ClassVar = {
         **PageScreen.HANDLERS,
         "undo": UNDO,
+        "last_redrive": LAST_REDRIVE,
         "open": ActionHandler(
             run=resume,
             reason=_why_not_resume,

@@ -25,6 +25,7 @@ from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, Bac
 from qdeck_console.screens.job_actions import why_not_act
 from qdeck_console.screens.job_list import JobListScreen
 from qdeck_console.screens.lists import lines_without_cursor
+from qdeck_console.screens.redrive import LAST_REDRIVE
 from qdeck_console.screens.redrive import start as start_redrive
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -434,6 +435,7 @@ class DeadScreen(JobListScreen[ListedDead]):
         "next": ActionHandler(run=to_other_pane, reason=_why_not_group, label=_pane_label),
         "previous": ActionHandler(run=to_other_pane, reason=_why_not_group),
         "redrive": ActionHandler(run=redrive, reason=_why_not_redrive),
+        "last_redrive": LAST_REDRIVE,
         "mark": ActionHandler(run=JobListScreen.mark, reason=why_not_mark),
         "range": ActionHandler(run=JobListScreen.mark_range, reason=why_not_mark),
         "all": ActionHandler(run=mark_all, reason=_why_not_group, label=_all_label),

@@ -24,7 +24,7 @@ class BackStep:
 
 def _can_cancel(screen: Any) -> bool:
     work = screen.console.operator.work
-    return work is not None and not work.cancelled
+    return work is not None and not work.cancelled and work.stops_on in (None, getattr(screen, "drive", None))
 
 
 CANCEL: Final = BackStep(applies=_can_cancel, run=lambda screen: screen.console.operator.cancel())

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.containers import Vertical
 
 from qdeck import QdeckError
-from qdeck_console.actions import DEAD, REDRIVE
+from qdeck_console.actions import DEAD, REDRIVE, ActionHandler
 from qdeck_console.format import counted, span
 from qdeck_console.operations import left_out_of, make_plan, outcome
 from qdeck_console.pace import Pace
 from qdeck_console.presenters.confirm import PlanTerm, title
 from qdeck_console.presenters.line_parts import in_height
 from qdeck_console.presenters.redrive import MOST_SAMPLED, WATCHING, Drive, around, redrive_lines
-from qdeck_console.screens.frame import WIDE
+from qdeck_console.screens.frame import WIDE, FrameScreen
 from qdeck_console.screens.go_back import CANCEL, CLOSE, BackStep, back
 from qdeck_console.screens.lists import PageScreen
 from qdeck_console.screens.prompt import Prompt, PromptField
@@ -93,6 +93,9 @@ async def _redrive(console: Console, request: OperationRequest, after: Callable[
     if answer is None or not await _ask(console, plan, omitted, answer[0], int(answer[1])):
         return
     drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]), told=console.reader.outcome_evidence(plan))
+    operator.drive = drive
+    if work is not None:
+        work.stops_on = drive
     console.open(RedriveScreen(drive))
     await _drive(console, drive, plan)
     if after is not None:
@@ -227,3 +230,17 @@ class RedriveScreen(PageScreen):
         self.query_one("#side", Lines).show(lambda w, h: in_height(around(self.drive, w), h, w), self.painter)
 
     HANDLERS: ClassVar = {**PageScreen.HANDLERS, "back": back(STOP, CLOSE)}
+
+
+def _reopen(screen: FrameScreen) -> None:
+    drive = screen.console.operator.drive
+    if drive is not None:
+        screen.console.open(RedriveScreen(drive))
+
+
+LAST_REDRIVE: Final[ActionHandler[Any]] = ActionHandler(
+    run=_reopen,
+    reason=lambda screen: "" if screen.console.operator.drive is not None else "no redrive was started here",
+    offered=lambda screen: screen.console.operator.drive is not None,
+)
+"""Opens the page of the last redrive again, which goes on when it is left."""

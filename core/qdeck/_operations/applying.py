@@ -19,7 +19,7 @@ from qdeck._errors import QdeckError, UsageError
 from qdeck._model.reasons import Skip, SkipCode, Stop, StopCode
 from qdeck._model.values import QueueRef
 from qdeck._operations import batches, interrupted, planning
-from qdeck._operations.model import BatchResult
+from qdeck._operations.model import REDRIVE, BatchResult
 from qdeck._operations.planfile import check_whole
 from qdeck._operations.queue_scope import context_of
 from qdeck._redis import reads
@@ -173,12 +173,12 @@ class Application:
         self.tally.add(part, acted)
         return rest
 
-    def end(self, outcome: str = "done") -> Program[None]:
-        """Deliver effects on other queues, and record what was done."""
+    def end(self, outcome: str = "done", detail: str = "") -> Program[None]:
+        """Deliver effects on other queues, and record what was done; `detail` is what the log says of it."""
         for applier in self._appliers.values():
             yield from applier.deliver(at_end=True)
         tally = self.tally
-        self._open.record.detail = ", ".join(tally.names[:MOST_NAMES])
+        self._open.record.detail = ", ".join(tally.names[:MOST_NAMES]) or detail
         entry = self._open.record.entry(
             {"applied": tally.applied, "skipped": tally.skipped_count},
             at_ms=tally.now_ms or self.plan.head.created_ms, undoable=tally.undoable, outcome=outcome,
@@ -286,7 +286,7 @@ def apply_steps(
             raise
         error = str(caught)
     try:
-        yield from run.end("failed" if error else "stopped" if stopped else "done")
+        yield from run.end("failed" if error else "stopped" if stopped else "done", "" if rule is None else REDRIVE)
     except QdeckError as caught:
         error = error or str(caught)
     return run.result(error=error, stopped=stopped)

@@ -20,6 +20,7 @@ from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their t
 from qdeck.adapters.plans import PlanTotals
 
 PLAN_FORMAT: Final = 2
+REDRIVE: Final = "redrive"  # the detail that the log has of one
 PLANNED: Final = tuple(verb for verb in Verb if verb is not Verb.EXPIRE)
 PLAN_LIFE_MS: Final = 3_600_000
 PLAN_MOST_LIFE_MS: Final = 24 * 3_600_000  # a file that claims to be valid for longer was changed
@@ -227,3 +228,8 @@ class Activity:
     reason: str = ""
     undo_until_ms: int | None = None
     continued_by: str = ""  # the operator who applied the rest of what was interrupted
+
+    @property
+    def is_redrive(self) -> bool:
+        """Whether it is a retry with a sample or a rule that stops it."""
+        return self.verb == Verb.RETRY and self.detail == REDRIVE
