@@ -83,7 +83,7 @@ async def test_enter_continues_it(url: str, yard: Yard, half: tuple[str, int]) -
 async def test_one_that_goes_on_elsewhere_is_named_when_it_stops(url: str, yard: Yard, half: tuple[str, int]) -> None:
     batch, gone = half
     now_ms = int(yard.raw.time()[0]) * 1000
-    yard.interrupt(batch, open_until_ms=now_ms + 3000)
+    yard.interrupt(batch, appliers={"another": now_ms + 3000})
     async with console(url, "9") as pilot:
         seen = await until(pilot, "running: ")
         assert "interrupted" not in seen

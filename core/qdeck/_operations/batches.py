@@ -1,7 +1,8 @@
 """The record of each batch: what it did where, how many bytes its undo takes, until when, and whether it was undone.
 
 All records are in one small hash on the server, so that the room for the undo of all batches is one. While a batch is
-applied or undone, its process renews `open_until_ms`; a record that is open after that moment was interrupted.
+applied, each process that applies it renews its entry in `appliers`, and that of an undo `open_until_ms`; a record that
+is open after the last of these moments was interrupted. One of several processes that stops leaves the record open.
 
 A batch that is renewed cannot be undone. A process that was suspended for longer than that reads the record before it
 changes more, and stops where the batch was undone: so it reads before it renews.
@@ -9,7 +10,6 @@ changes more, and stops where the batch was undone: so it reads before it renews
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ import msgspec
 
 from qdeck._engine import keys
 from qdeck._engine.batch_transitions import MAX_UNDO_BYTES, UNDO_TTL_MS
+from qdeck._engine.job_ids import new_id
 from qdeck._errors import UsageError
 from qdeck._formatting import counted, duration
 from qdeck._model.values import QueueRef  # noqa: TC001 - structs look their types up when they are made
@@ -73,7 +74,7 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     undoable: int = 0
     applied: int | None = None
     interrupted: bool = False  # its process ended before it did
-    open_until_ms: int = 0
+    appliers: dict[str, int] = {}  # the processes that apply it, and until when each of them counts as alive
     undo: Undo | None = None
     automatic: bool = False  # no operator asked for it: a service ended its task, or an agent purged
 
@@ -112,6 +113,15 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     def undone(self) -> bool:
         """Whether an undo of it ended."""
         return self.undo is not None and self.undo.ended
+
+    @property
+    def open_until_ms(self) -> int:
+        """Until when a process counts as applying it."""
+        return max(self.appliers.values(), default=0)
+
+    def alive(self, now: int) -> dict[str, int]:
+        """Return the processes that apply it now."""
+        return {} if self.applied is not None else {one: until for one, until in self.appliers.items() if until >= now}
 
     @property
     def has_effect(self) -> bool:
@@ -172,7 +182,7 @@ class OpenBatch:
     is_resumed: bool = False
     is_undone: bool = False
     _renewed: float = field(default_factory=_seconds)
-    _shared: float = -math.inf  # when another process was last seen that applies the same plan
+    _me: str = ""
 
     @property
     def id(self) -> str:
@@ -185,11 +195,9 @@ class OpenBatch:
 
     def note(self, applied: int, undoable: int, kept_bytes: int) -> Program[None]:
         """Write how much was applied so far, and how many bytes its undo takes; it goes on. Raise if it was undone."""
-        if self._is_due and (yield from self._find_undo()) is not None:
+        if (yield from self._meet()) is not None:
             raise _was_undone()
-        record, now = self.record, _seconds()
-        record.open_until_ms += round(1000 * (now - self._renewed))
-        self._renewed = now
+        record = self.record
         record.done, record.undoable, record.bytes = applied, undoable, kept_bytes
         yield from write(record)
 
@@ -204,22 +212,22 @@ class OpenBatch:
         A batch of which another process still applies the rest stays open: an undo would lose what that one changes. Of
         one that was undone meanwhile, keep the record of its undo, log it as failed, and raise.
         """
-        if (self._is_due or entry.outcome == "failed") and (stored := (yield from self._find_undo())) is not None:
-            stored.applied, stored.interrupted = applied, False
-            then = [_write(stored)] if stored.undone else []  # until then its undo writes the record
-            yield from activity.record(replace(entry, outcome="failed", undo_until_ms=None), then=then)
-            raise _was_undone()
-        if entry.outcome != "done" and _seconds() - self._shared < OPEN_MS / 1000:  # the other process closes it
-            yield from activity.record(entry)
-            return
         record = self.record
-        record.applied, record.interrupted = applied, False
+        if self._is_due or entry.outcome != "done":
+            if (stored := (yield from self._meet())) is not None:
+                stored.applied, stored.interrupted = applied, False
+                then = [_write(stored)] if stored.undone else []  # until then its undo writes the record
+                yield from activity.record(replace(entry, outcome="failed", undo_until_ms=None), then=then)
+                raise _was_undone()
+            del record.appliers[self._me]
+        if entry.outcome == "done" or not record.appliers:
+            record.applied, record.interrupted, record.appliers = applied, False, {}
         record.done, record.undoable, record.bytes = applied, undoable, kept_bytes
         yield from activity.record(entry, then=[_write(record)])
 
     def forget(self) -> Program[None]:
         """Delete the record: nothing was changed. Keep that of a batch that was undone."""
-        if (yield from self._find_undo()) is None:
+        if (yield from self._meet()) is None:
             yield (b"HDEL", keys.UNDO, self.id)
 
     @property
@@ -227,11 +235,15 @@ class OpenBatch:
         """Whether the record was written so long ago that it is to be renewed."""
         return _seconds() - self._renewed >= _RENEW_S
 
-    def _find_undo(self) -> Program[Batch | None]:
-        """Return the record on the server if the batch is being undone, or was."""
-        stored = _decoded((yield (b"HGET", keys.UNDO, self.id)))
-        if stored is not None and stored.applied is None and stored.open_until_ms != self.record.open_until_ms:
-            self._shared = _seconds()
+    def _meet(self) -> Program[Batch | None]:
+        """Renew this process in the record, beside the others that apply the batch; return the record on the server if
+        the batch is being undone, or was.
+        """
+        stored, now = _decoded((yield (b"HGET", keys.UNDO, self.id))), _seconds()
+        until_ms = self.record.appliers[self._me] + round(1000 * (now - self._renewed))
+        self._renewed = now
+        others = {} if stored is None else stored.alive(until_ms - OPEN_MS)
+        self.record.appliers = others | {self._me: until_ms}
         self.is_undone = stored is not None and stored.undo is not None
         return stored if self.is_undone else None
 
@@ -275,8 +287,6 @@ def begin_undo(batch: Batch) -> Program[OpenUndo]:
 
 def new_batch_id() -> str:
     """Return an id for a batch that has no plan."""
-    from qdeck._engine.job_ids import new_id
-
     return f"b-{new_id()}"
 
 
@@ -317,13 +327,14 @@ def begin(
         ago = duration(now - expires_ms)
         raise UsageError(f"the plan {batch.removeprefix('b-')} expired {ago} ago", hint="Make a new plan.")
     yield from _sweep(known, now)
-    me = queue_settings.actor()
+    me, process = queue_settings.actor(), new_id()
     record = Batch(
         id=batch, verb=verb, by=begun.by if begun else me, at_ms=begun.at_ms if begun else now, until_ms=now + keep_ms,
         continued_by=me if begun and begun.by != me else "", continued_ms=now if begun else 0, queues=list(queues),
         shared=list(shared), adapters=list(adapters), filter=filter,
         detail=detail, rules=list(rules), target=target, reason=reason, plan=plan, planned=planned,
-        bytes=begun.bytes if begun else 0, done=begun.done if begun else 0, open_until_ms=now + OPEN_MS,
+        bytes=begun.bytes if begun else 0, done=begun.done if begun else 0,
+        appliers=(begun.alive(now) if begun else {}) | {process: now + OPEN_MS},
         automatic=automatic,
     )  # fmt: skip
     room = _room(known, batch, keep_bytes)
@@ -334,8 +345,7 @@ def begin(
             raise _NoRoomError
         yield from _forget_oldest(others)
     yield from write(record)
-    is_shared = begun is not None and begun.applied is None and not begun.is_interrupted(now)
-    return OpenBatch(record, room, is_resumed=begun is not None, _shared=_seconds() if is_shared else -math.inf)
+    return OpenBatch(record, room, is_resumed=begun is not None, _me=process)
 
 
 def _forget_oldest(others: dict[str, Batch]) -> Program[None]:

@@ -15,7 +15,7 @@ from qdeck import QdeckError, UsageError
 from qdeck._engine import keys
 from qdeck._operations import batches
 from qdeck._server import queue_details, queue_settings
-from qdeck.admin import Code, Writer, actor, load_plan
+from qdeck.admin import Code, Tally, Writer, actor, load_plan
 from support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -136,17 +136,18 @@ def test_one_that_goes_on_slowly_is_not_interrupted(deck: Writer, yard: Yard, mo
     yard.bulk_dead(20)
     plan = deck.plan("discard", QUEUE)
     seen: list[tuple[str, int]] = []
+    until: list[int] = []
 
     def look(tally: Tally) -> None:
         if 0 < tally.done < 20:
             [row] = deck.activity()
             seen.append((row.outcome, row.counts["applied"] - tally.done))
+            until.append(deck.batches()[plan.batch].open_until_ms)
 
     deck.apply(plan, rate=30, progress=look)
     assert seen
     assert {outcome for outcome, _ in seen} == {"running"}
-    record = deck.batches()[plan.batch]
-    assert record.open_until_ms > record.at_ms + batches.OPEN_MS
+    assert until[-1] > deck.batches()[plan.batch].at_ms + batches.OPEN_MS
 
 
 def test_one_that_is_forgotten_after_a_day_stays_in_the_log(deck: Writer, yard: Yard) -> None:
@@ -393,4 +394,33 @@ def test_a_batch_that_another_process_still_applies_cannot_be_undone(deck: Write
     if deck.find_batch(plan.batch).applied is None:
         yard.interrupt(plan.batch)
     deck.undo(plan.batch)
+    assert_same(yard.dump(), before)
+
+
+def test_a_process_that_is_stopped_at_once_sees_another_that_began_since(deck: Writer, yard: Yard) -> None:
+    """It has not renewed the batch since the other one began: it reads who else applies it before it closes it."""
+    yard.bulk_dead(400)
+    before, refused = yard.dump(), list[str]()
+    plan = deck.plan("discard", QUEUE)
+    stop = threading.Event()
+    first = threading.Thread(
+        target=lambda: Writer(yard.url).apply(load_plan(plan.id), rate=50, cancelled=stop.is_set), daemon=True
+    )
+    first.start()
+    wait_until(lambda: len(yard.ids("dead")) < 400)
+
+    def stop_first(_tally: Tally) -> None:
+        if not refused:
+            stop.set()
+            first.join()
+            with pytest.raises(UsageError) as raised, Writer(yard.url) as other:
+                other.undo(plan.batch)
+            refused.append(str(raised.value))
+
+    deck.apply(load_plan(plan.id), rate=500, progress=stop_first)
+    assert "still being applied" in refused[0]
+    assert yard.ids("dead") == []
+    record = deck.find_batch(plan.batch)
+    assert (record.applied is None, record.appliers) == (False, {}), "the other one closed it"
+    assert deck.undo(plan.batch).restored == 400
     assert_same(yard.dump(), before)

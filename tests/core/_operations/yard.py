@@ -128,14 +128,14 @@ class Yard:
     def expire(self, batch: str) -> None:
         """As after the seconds within which the process of a batch or of its undo would have renewed it."""
         record = json.loads(self.raw.hget(keys.UNDO, batch))
-        record["open_until_ms"] = 1
+        record["appliers"] = {}
         if "undo" in record:
             record["undo"]["open_until_ms"] = 1
         self.raw.hset(keys.UNDO, batch, json.dumps(record))
 
     def interrupt(self, batch: str, **facts: Any) -> None:
         """As after a process that applied a batch and was killed some time ago."""
-        record = json.loads(self.raw.hget(keys.UNDO, batch)) | {"open_until_ms": 1} | facts
+        record = json.loads(self.raw.hget(keys.UNDO, batch)) | {"appliers": {}} | facts
         record.pop("applied", None)
         self.raw.hset(keys.UNDO, batch, json.dumps(record))
 
