@@ -135,12 +135,17 @@ class _JobCells:
 
     def buried(self) -> Change:
         """List it as failed, like RQ does with a job whose worker is gone; its retries are not used."""
-        ttl = digits(self.facts.get(b"failure_ttl") or b"")
-        until = self.now // 1000 + (FAILURE_TTL_S if ttl is None else ttl)
+        stored = self.facts.get(b"failure_ttl") or b""
+        until = self.now // 1000 + (digits(stored) or FAILURE_TTL_S)
+        ends = () if stored.startswith(b"-") else tuple(
+            cells.expiry(key, ANY, b"%d" % (1000 * until))
+            for key in (job_key(self.job), dependents_key(self.job), dependencies_key(self.job))
+        )  # fmt: skip
+        score = b"%d" % until if ends else stored  # RQ never removes a job with a negative score
         error = zlib.compress(b"Moved to FailedJobRegistry by an operator")
         made = [
             *self.taken(), self.status(b"failed"), *self.fields(ended_at=moment(self.now), exc_info=error),
-            cells.score(registry_key("failed", self.queue), self.job, ANY, b"%d" % until),
+            cells.score(registry_key("failed", self.queue), self.job, ANY, score), *ends,
         ]  # fmt: skip
         return Change(id=self.entry.id, cells=tuple(made), effect="moved to the failed jobs")
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import redis
 import rq  # type: ignore[import-not-found]
+import rq.registry  # type: ignore[import-not-found]
+import rq.scheduler  # type: ignore[import-not-found]
 import rq.suspension  # type: ignore[import-not-found]
 
 QUEUE = "mail"
@@ -63,6 +65,13 @@ def main(url: str, command: str, *names: str) -> None:
     elif command == "delete":
         for job in jobs:
             job.delete()
+    elif command == "due":
+        scheduler = rq.scheduler.RQScheduler([queue], connection=connection)
+        scheduler.acquire_locks()
+        scheduler.enqueue_scheduled_jobs()
+        scheduler.release_locks()
+    elif command == "cleanup":
+        rq.registry.StartedJobRegistry(queue=queue).cleanup()
     elif command == "empty":
         queue.empty()
     elif command == "suspend":

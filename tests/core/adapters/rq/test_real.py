@@ -122,6 +122,45 @@ def test_the_effect_is_that_of_its_own_tool(
     assert masked(raw) == theirs
 
 
+def test_run_is_what_its_scheduler_does_when_a_job_is_due(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
+    def prepared() -> None:
+        raw.flushall()
+        rq(url, "later", *NAMES[:2])
+        raw.zadd("rq:scheduled:mail", dict.fromkeys(NAMES[:2], 5))
+
+    prepared()
+    rq(url, "due")
+    theirs = masked(raw)
+    prepared()
+    assert operate(url, "run", *NAMES[:2]) == 2
+    assert masked(raw) == theirs
+
+
+def test_bury_is_what_its_cleanup_does_with_abandoned_jobs(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
+    def prepared() -> None:
+        raw.flushall()
+        rq(url, "die", NAMES[0])
+        rq(url, "fork")
+        [member] = list(raw.zrange("rq:wip:mail", 0, -1))
+        assert isinstance(member, bytes)
+        raw.zadd("rq:wip:mail", {member: 5})
+
+    def seen() -> dict[bytes, Any]:
+        found = {key: one for key, one in masked(raw).items() if not key.startswith(b"rq:execution")}  # qdeck ends them
+        fields, lasts = found[b"rq:job:job-0"]
+        fields.pop(b"exc_info", None)  # each gives a reason of its own
+        fields.pop(b"ended_at", None)  # RQ writes none
+        found[b"rq:job:job-0"] = fields, lasts
+        return found
+
+    prepared()
+    rq(url, "cleanup")
+    theirs = seen()
+    prepared()
+    assert operate(url, "bury", stuck=True) == 1
+    assert seen() == theirs
+
+
 def test_a_pause_is_that_of_its_own_tool(url: str, raw: redis.Redis, rq: Callable[..., None]) -> None:
     rq(url, "count", *NAMES)
     before = contents(raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from typing import TYPE_CHECKING
 
@@ -126,3 +127,21 @@ def test_a_job_shows_its_dependents_and_its_group(url: str, raw: redis.Redis) ->
         [grouped] = reader.jobs("mail", where='tag:"group:batch-7"')
     assert (parent.dependents, parent.more_dependents) == (("deferred-1",), False)
     assert grouped.id == "finished-1"
+
+
+@pytest.mark.parametrize(("ttl", "lasts"), [("", 31_536_000), ("600", 600), ("-1", None)])
+def test_a_buried_job_ends_when_rq_would_remove_it(url: str, raw: redis.Redis, ttl: str, lasts: int | None) -> None:
+    put(raw, "mail", "one", "started", ago_s=9000, score=time.time() - 4000)
+    raw.hset("rq:job:one", "failure_ttl", ttl)
+    before = contents(raw)
+    with Writer(url) as writer:
+        done = writer.apply(writer.plan("bury", "mail", stuck=True))
+        score = raw.zscore("rq:failed:mail", "one")
+        assert isinstance(score, float)
+        if lasts is None:
+            assert (score, raw.ttl("rq:job:one")) == (-1, -1)
+        else:
+            assert abs(raw.ttl("rq:job:one") - lasts) < 10
+            assert abs(score - time.time() - lasts) < 10
+        writer.undo(done.batch)
+    assert contents(raw) == before
