@@ -29,6 +29,14 @@ async function main() {
       const job = await queue.getJob(name);
       await (command === 'retry' ? job.retry('failed') : job[command]());
     }
+  } else if (command === 'stalled') {
+    const worker = new Worker('mail', null, { connection, autorun: false });
+    await worker.waitUntilReady();
+    for (let look = 0; look < 2; look++) { // the first only marks the jobs
+      await plain.del('bull:mail:stalled-check');
+      await worker.moveStalledJobsToWait();
+    }
+    await worker.close(true);
   } else if (command === 'schedule') {
     for (const name of names) await queue.upsertJobScheduler(name, { pattern: '0 3 1 1 *' }, { name: 'count' });
   } else if (command === 'pause' || command === 'resume' || command === 'drain') {

@@ -114,6 +114,28 @@ def test_a_job_whose_worker_was_killed_runs_again(url: str, raw: redis.Redis, bu
     assert ran(raw)[0] == 2
 
 
+def test_requeue_is_what_a_worker_does_with_a_stalled_job(url: str, raw: redis.Redis, bullmq: RealBullMq) -> None:
+    def prepared() -> None:
+        raw.flushall()
+        bullmq.run("hang", "a")
+        with bullmq.worker("linger"):
+            wait_until(lambda: raw.llen(P + "active") == 1, 60)
+        wait_until(lambda: not raw.exists(P + "a:lock"), 60)
+        raw.hset(P + "a", "processedOn", 5)
+
+    def seen() -> dict[bytes, Any]:
+        found = masked(raw)
+        found[b"bull:mail:a"].pop(b"stc", None)  # qdeck does not count it as stalled
+        return found
+
+    prepared()
+    bullmq.run("stalled")
+    theirs = seen()
+    prepared()
+    assert operate(url, "requeue") == 1
+    assert seen() == theirs
+
+
 def test_a_retried_child_lets_its_parent_run(url: str, raw: redis.Redis, bullmq: RealBullMq) -> None:
     bullmq.run("flow", "a", "b", "c")
     with Reader(url) as reader:

@@ -52,6 +52,12 @@ def main(command: str, *names: str) -> None:
             count.apply_async((name,), countdown=3600)
     elif command == "chord":
         chord([count.s(name) for name in names[1:]])(count.si(names[0]))
+    elif command == "forget":
+        for name in names:
+            app.AsyncResult(name).forget()
+    elif command == "restore":
+        with app.connection_for_read() as connection:
+            connection.default_channel.qos.restore_visible()
     elif command == "purge":
         app.control.purge()
     elif command == "urgent":

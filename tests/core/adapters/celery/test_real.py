@@ -163,6 +163,39 @@ def test_schedules_of_redbeat_are_listed(url: str, raw: redis.Redis, celery: Rea
     assert abs(hourly.next_ms - hourly.last_ms - 3_600_000) < 2_000
 
 
+def test_a_discarded_result_is_as_forget_leaves_it(url: str, raw: redis.Redis, celery: RealCelery) -> None:
+    celery.send("fail", "a", "b")
+    celery.work_until(raw, lambda: failed(raw) == 2 and not raw.hlen("unacked"))
+    keys = sorted(raw.scan_iter("celery-task-meta-*"))
+    task = keys[0].decode().removeprefix("celery-task-meta-")
+    with Writer(url) as writer:
+        done = writer.apply(writer.plan("discard", "results", ids=(task,)))
+        ours = contents(raw)
+        writer.undo(done.batch)
+    assert sorted(raw.scan_iter("celery-task-meta-*")) == keys
+    celery.send("forget", task)
+    assert contents(raw) == ours
+
+
+def test_requeue_is_what_kombu_does_after_the_visibility_timeout(
+    url: str, raw: redis.Redis, celery: RealCelery
+) -> None:
+    celery.send("hold", "a")
+    with celery.worker(raw):
+        wait_until(lambda: ran(raw)["a"] == 1, 60)
+    [tag] = [key.decode() for key in raw.hkeys("unacked") if isinstance(key, bytes)]
+    raw.zadd("unacked_index", {tag: 5})
+    own = ("celery", "unacked", "unacked_index")
+    with Writer(url) as writer:
+        done = writer.apply(writer.plan("requeue", "celery"))
+        assert done.applied == 1
+        ours, message = [raw.exists(key) for key in own], json.loads(raw.lindex("celery", -1) or b"")
+        writer.undo(done.batch)
+    celery.send("restore")
+    assert [raw.exists(key) for key in own] == ours
+    assert json.loads(raw.lindex("celery", -1) or b"") == message
+
+
 def test_the_tasks_of_a_chord_are_marked(url: str, raw: redis.Redis, celery: RealCelery) -> None:
     celery.send("chord", "c", "a", "b")
     with Reader(url) as reader:
