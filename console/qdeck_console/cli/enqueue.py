@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qdeck_console.cli.base import command, read_priority, settings, suggesting
+from qdeck_console.cli.operate import adapter_elsewhere
 from qdeck_console.cli.output import line, note, safe, write_json
 
 if TYPE_CHECKING:
@@ -102,13 +103,7 @@ def _need_native(writer: Writer, queue: str) -> None:
     from qdeck import UsageError
     from qdeck.admin import NATIVE
 
-    if queue.startswith(f"{NATIVE}/"):
-        return
-    try:
-        adapter = writer.resolve(next(iter(writer.narrowed(queue)[0]), queue)).adapter
-    except UsageError:
-        return
-    if adapter != NATIVE:
+    if not queue.startswith(f"{NATIVE}/") and (adapter := adapter_elsewhere(writer, queue)):
         raise UsageError(
             f"{queue!r} is a queue of the adapter {adapter}: enqueue makes native jobs only",
             hint=f"Its own producers enqueue there. For a native queue write {NATIVE}/NAME.",

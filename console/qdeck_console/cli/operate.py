@@ -150,14 +150,32 @@ def _read_rate(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return rate
 
 
-def _need_target(client: Reader, name: str) -> None:
-    """Raise for a queue to move jobs to that does not exist."""
+def adapter_elsewhere(client: Reader, queue: str) -> str:
+    """Return the adapter of a queue, or of a key, of another system; empty for a native one and for no queue."""
+    from qdeck import UsageError
+    from qdeck.admin import NATIVE
+
+    try:
+        adapter = client.resolve(next(iter(client.narrowed(queue)[0]), queue)).adapter
+    except UsageError:
+        return ""
+    return "" if adapter == NATIVE else adapter
+
+
+def _need_target(client: Reader, queue: str | None, name: str) -> None:
+    """Raise for a queue to move jobs to that does not exist; a queue whose jobs cannot be moved is refused later."""
     from qdeck import UsageError
     from qdeck.admin import NATIVE, QueueRef
 
+    if queue is not None and adapter_elsewhere(client, queue):
+        return
     try:
         client.resolve(QueueRef(NATIVE, name.removeprefix(f"{NATIVE}/")))
     except UsageError as error:
+        if adapter := adapter_elsewhere(client, name):
+            raise UsageError(
+                f"{name!r} is a queue of the adapter {adapter}: jobs move to native queues only"
+            ) from error
         near = f"{error.hint} " if "Did you mean" in error.hint else ""
         raise UsageError(str(error), hint=f"{near}--create creates it.") from error
 
@@ -210,7 +228,7 @@ def act(
     with given.writer() if is_told else given.reader() as client:
         if plan_ref is None:
             if not create:
-                _need_target(client, options["target"])
+                _need_target(client, queue, options["target"])
             plan = _plan(client, verb, queue, where, ids, states, path, reason=reason, **options)
         else:
             plan = _load(ctx, verb, plan_ref)

@@ -135,18 +135,18 @@ SYNONYMS: Final = MappingProxyType(
     {
         "tags": "tag", "died": "failed", "failed_at": "failed", "error_class": "error", "error_message": "message",
         "vm": "id", "reason": "message", "jobId": "id", "failedAt": "failed", "workerId": "worker",
-        "enqueue_time": "enqueued", "scheduled_time": "due",
+        "enqueue_time": "enqueued", "scheduled_time": "due", "action_id": "id", "action_type": "task",
     }
 )  # fmt: skip
-"""Other names of fields: those of VMPooler, the scheduler and IFDB, too."""
+"""Other names of fields: those of VMPooler, the scheduler, IFDB and messages, too."""
 
 TAG_FIELDS: Final = ("kind",)
 """Tags that are written `NAME:VALUE`: `kind:clone` is the same as `tag:"kind:clone"`."""
 
 PAYLOAD_FIELDS: Final = (
     "pool", "pool_alias", "request_id", "queue_from", "retry_count", "correlation_id", "task_id", "tenant_id",
-    "session_id", "module", "function", "retries_left", "retry_minutes", "cron", "dependency", "pending", "success",
-    "fail", "log", "start_time", "finish_time",
+    "session_id", "tenant_tier", "callback_queue_name", "module", "function", "retries_left", "retry_minutes", "cron",
+    "dependency", "pending", "success", "fail", "log", "start_time", "finish_time",
 )  # fmt: skip
 """What entries of VMPooler, messages of services and tasks of IFDB have in their payloads: the same as
 `payload.NAME`.

@@ -168,3 +168,14 @@ def test_the_ids_of_an_envelope_are_fields_wherever_the_document_has_them(
     raw.rpush(EMBEDDING, action("beside", correlation_id="corr123", task_id="task_987efg"))
     raw.rpush(EMBEDDING, action("none", data={"correlation_id": "corr9", "task_id": "t"}, correlation_id="corr124"))
     assert {job.id for job in writer.jobs(EMBEDDING, where=where)} == {"inside", "beside"}
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["action_id:a1", "action_type:embedding.generate", "tenant_tier:professional", "callback_queue_name:*:corr123"],
+)
+def test_the_fields_of_an_action_are_fields_of_a_filter(writer: Writer, raw: redis.Redis, where: str) -> None:
+    data = {"callback_queue_name": "nooble4:dev:ingestion_service:callbacks:embedding:corr123"}
+    raw.rpush(EMBEDDING, action("a1", action_type="embedding.generate", tenant_tier="professional", data=data))
+    raw.rpush(EMBEDDING, action("a2", tenant_tier="free"))
+    assert [job.id for job in writer.jobs(EMBEDDING, where=where)] == ["a1"]
