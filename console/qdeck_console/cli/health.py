@@ -117,7 +117,7 @@ def _print(report: HealthReport) -> None:
     seen, errors = report.snapshot, report.errors
     say((report.status.value, status_role(report.status)), (f"  {seen.server.address}", ""))
     for finding in report.findings:
-        say((f"{finding.text}{_since(report, finding)}", status_role(finding.severity)), indent=2)
+        say((f"{finding.text}{_since(report, finding)}", status_role(finding.severity)), indent=2, hang=2)
     line()
     table(_CHECK_COLUMNS, map(_check_cells, worst_first(report.checks, _check_rank)))
     found = [(ref, state, row) for state, rows in report.queues.items() for ref, row in rows.items() if row.size]

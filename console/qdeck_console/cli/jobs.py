@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck.admin import State, counted, local_time
+from qdeck.admin import State, counted
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, read_priority, settings, suggesting
 from qdeck_console.cli.columns import TextColumn
@@ -21,7 +21,7 @@ from qdeck_console.cli.operate import (
     where_option,
     with_ids,
 )
-from qdeck_console.cli.output import JsonList, age, dumps, note, number, table
+from qdeck_console.cli.output import JsonList, age, dumps, moment, note, number, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -124,11 +124,9 @@ def _write_table(records: Iterable[JobRecord], *, with_due: bool) -> int:
     if not with_due:
         return table(_COLUMNS, map(_cells, records))
     columns = (*_COLUMNS[:_DUE_AT], TextColumn("due", right=True), *_COLUMNS[_DUE_AT:])
-    return table(columns, ([*(cells := _cells(one))[:_DUE_AT], _due(one), *cells[_DUE_AT:]] for one in records))
-
-
-def _due(record: JobRecord) -> str:
-    return "-" if record.due_ms is None else local_time(record.due_ms)
+    return table(
+        columns, ([*(cells := _cells(one))[:_DUE_AT], moment(one.due_ms), *cells[_DUE_AT:]] for one in records)
+    )
 
 
 def state_words(record: JobRecord) -> str:

@@ -25,7 +25,7 @@ from qdeck.admin import (
 )
 from qdeck_console import documents
 from qdeck_console.cli.columns import TextColumn
-from qdeck_console.cli.output import line, note, note_skips, safe, table, write_json, write_with_entries
+from qdeck_console.cli.output import line, note, note_skips, safe, say, table, write_json, write_with_entries
 from qdeck_console.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED: Final = 130
 _FAILED: Final = 2
+_HANG: Final = 2
 SHOWN: Final = 20  # entries of a plan that are listed for people
 _DONE: Final = {
     "cancel": "cancelled",
@@ -190,13 +191,13 @@ def _print_plan(plan: Plan, rate: float | None) -> None:
 def write_cautions(plan: Plan) -> None:
     """Write what to know before a plan is applied."""
     for caution in plan.tail.cautions:
-        line(f"caution: {safe(caution.text)}")
+        say((f"caution: {caution.text}", ""), hang=_HANG)
 
 
 def write_undo_limit(plan: Plan) -> None:
     """Write how many of a plan's jobs can be undone, where not all can."""
     if plan.undo_limit:
-        line(f"caution: {plan.undo_limit}")
+        say((f"caution: {plan.undo_limit}", ""), hang=_HANG)
 
 
 def note_plan(plan: Plan, *, as_json: bool, rate: float | None = None, sample: int | None = None) -> None:

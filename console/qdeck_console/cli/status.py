@@ -72,7 +72,7 @@ def _print_status(seen: Snapshot) -> None:
     say((seen.status.value, status_role(seen.status)), (about, ""))
     for finding in seen.findings:
         cause = f": {finding.cause}" if finding.cause else ""
-        say((finding.text + cause, status_role(finding.severity)), indent=2)
+        say((finding.text + cause, status_role(finding.severity)), indent=2, hang=2)
     say(("", ""))
     count = queue_table(seen)
     total = seen.totals
