@@ -33,6 +33,11 @@ class Contexts:
         return {} if self._configuration is None else self._configuration.settings.contexts
 
     @property
+    def filters(self) -> Mapping[str, str]:
+        """The filters of the file by their names."""
+        return {} if self._configuration is None else self._configuration.settings.filters
+
+    @property
     def configuration(self) -> Configuration | None:
         """The configuration that was read, with its file."""
         return self._configuration

@@ -169,6 +169,8 @@ def why_not(console: Console, word: Word) -> str:
 
 def _with_argument(console: Console, below: FrameScreen, word: Word, rest: str) -> list[PaletteCommand]:
     names = _names(console, word)
+    if word.name == "filter" and (saved := _saved_filters(console, below, word, rest)):
+        return saved
     if names is None:
         if not rest:
             return [PaletteCommand(title=word.name, argument=word.argument, help=word.help, do=_nothing)]
@@ -187,6 +189,15 @@ def _with_argument(console: Console, below: FrameScreen, word: Word, rest: str) 
             typed=f"{word.name} {name}",
         )
         for _, _, name in sorted(scored)[:_MOST_NAMES]
+    ]
+
+
+def _saved_filters(console: Console, below: FrameScreen, word: Word, rest: str) -> list[PaletteCommand]:
+    """Return the filters of the configuration whose names begin like this."""
+    return [
+        PaletteCommand(title=name, help=text, do=_bound(console, below, word, text), typed=f"{word.name} {name}")
+        for name, text in console.contexts.filters.items()
+        if name.startswith(rest)
     ]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._adapter_names import ADAPTERS, FOREIGN, find_class, is_adapter
-from qdeck._errors import InvalidOption
+from qdeck._errors import InvalidFilter, InvalidOption
 from qdeck._formatting import invalid_value
 from qdeck._settings import trusted_files
 from qdeck._settings.configuration import Configuration, Own
@@ -265,6 +265,19 @@ def _check(found: Configuration, name: str) -> None:
         _check_pairs(context.thresholds.over(found.thresholds), [*at, "thresholds"], wrong)
     _check_rules(settings, wrong)
     _check_pairs(found.thresholds, ["health", "health_thresholds"], wrong)
+    _check_filters(settings, wrong)
+
+
+def _check_filters(settings: Settings, wrong: Any) -> None:
+    if not settings.filters:
+        return
+    from qdeck._filter import parse
+
+    for name, text in settings.filters.items():
+        try:
+            parse(text)
+        except InvalidFilter as error:
+            raise wrong(["filters", name], str(error), error.hint) from error
 
 
 def _check_rules(settings: Settings, wrong: Any) -> None:

@@ -194,6 +194,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: AgentSettings = AgentSettings()
     adapters: dict[str, AdapterSettings] = {}
     masking: Masking = Masking()
+    filters: dict[str, str] = {}
+    """`[filters]`: filters by name, for the palette of the console."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,21 +6,22 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
 from textual.widgets import Input
 
-from qdeck.admin import Writer
+from qdeck import InvalidOption
+from qdeck.admin import NATIVE, Target, Writer, load_configuration
 from qdeck_console.actions import ACTIONS
+from qdeck_console.contexts import Contexts
 from qdeck_console.palette_actions import every
 from qdeck_console.palette_commands import WORDS, score, split
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.queue import QueueScreen
-from support.screens import HOOKS, MAIL, app_of, command, console, fill, text, until
+from support.screens import HOOKS, MAIL, app_in, app_of, command, console, fill, shown, text, until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from qdeck_console.app import ConsoleApp
 
@@ -195,3 +196,27 @@ async def test_no_two_lines_are_equal(url: str) -> None:
             assert isinstance(app.screen, FrameScreen)
             lines = [(one.title, one.argument) for one in every(app, app.screen)]
             assert len(set(lines)) == len(lines), tab
+
+
+async def test_a_filter_of_the_configuration_is_set_by_its_name(url: str, tmp_path: Path) -> None:
+    fill(url)
+    file = tmp_path / "qdeck.toml"
+    file.write_text('[filters]\nno-mail = "-queue:*mail*"\n')
+    app = app_in(Contexts(Target(url=url, adapters=(NATIVE,)), load_configuration(file)))
+    async with shown(app) as pilot:
+        await command(pilot, "stuck")
+        await until(pilot, "wrk-gone")
+        await pilot.press("colon", *"filter no")
+        await until(pilot, "-queue:*mail*")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, FrameScreen) and app.screen.filter_text == "-queue:*mail*")
+
+
+def test_a_filter_of_the_configuration_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "qdeck.toml"
+    file.write_text('[filters]\nslow = "agee>2h"\n')
+    with pytest.raises(
+        InvalidOption, match=r"qdeck.toml: filters.slow: unknown field 'agee', at character 1"
+    ) as raised:
+        load_configuration(file)
+    assert "Did you mean 'age'?" in (raised.value.hint or "")
