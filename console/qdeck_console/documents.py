@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Activity,
         BatchOutcomes,
         BatchResult,
+        Finding,
         Group,
         HealthReport,
         JobDetail,
@@ -76,6 +77,8 @@ def _fields(value: object, names: str) -> dict[str, Any]:
 
 def snapshot(seen: Snapshot) -> dict[str, Any]:
     """Return the JSON of `qdeck status`."""
+    from qdeck.admin import answers
+
     return {
         "at": iso(seen.at_ms),
         "server": _fields(
@@ -89,8 +92,21 @@ def snapshot(seen: Snapshot) -> dict[str, Any]:
         "adapters": list(seen.adapters),
         "totals": _fields(seen.totals, "ready delayed blocked running stuck late dead"),
         "workers_alive": seen.workers_alive,
-        "queues": [queue(row) for row in seen.queues],
+        "answers": [answer.as_json() for answer in answers(seen.findings, seen.checks)],
+        "queues": [queue(row) | {"answers": found} for row, found in zip(seen.queues, _answers(seen), strict=True)],
     }
+
+
+def _answers(seen: Snapshot) -> list[dict[str, str]]:
+    """Return how each queue stands in each of the three questions."""
+    from qdeck.admin import answers, findings_of
+
+    told: dict[QueueRef, list[Finding]] = {}
+    for one in seen.findings:
+        if one.queue is not None:
+            told.setdefault(one.queue, []).append(one)
+    found = (answers(findings_of(row, told.get(row.ref, ()), seen.severities)) for row in seen.queues)
+    return [{one.question.value: one.as_json()["status"] for one in each} for each in found]
 
 
 def exact(text: str | None) -> Any:

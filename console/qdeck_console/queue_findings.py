@@ -12,7 +12,7 @@ from qdeck.admin import Code, Feature, Status
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from qdeck.admin import Cause, Finding, QueueRef, QueueRow, Snapshot
+    from qdeck.admin import Answer, Cause, Finding, QueueRef, QueueRow, Snapshot
 
 STEP: Final = 2_000  # units of work per step: about a ms
 HEARD: Final = 1_000  # findings, likewise
@@ -66,6 +66,7 @@ class JudgedQueue:
     told: Sequence[Finding] = ()  # what health reports of it
     severities: Mapping[Code, Status] = field(default_factory=lambda: MappingProxyType({}))  # of the whole verdict
     causes: Mapping[Code, Cause] = field(default_factory=lambda: MappingProxyType({}))
+    answers: tuple[Answer, ...] = ()  # to the three questions
 
     def worst(self, code: Code) -> Severity:
         """The severity of what is said with this code."""
@@ -160,7 +161,7 @@ class Judge:
 def _judged(
     row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, Status], causes: Mapping[Code, Cause]
 ) -> JudgedQueue:
-    from qdeck.admin import finding_rank, findings_of  # not before the first frame
+    from qdeck.admin import answers, finding_rank, findings_of  # not before the first frame
 
     found = findings_of(row, told, severities)
     reasons = [
@@ -174,7 +175,13 @@ def _judged(
         reasons.append(RowReason(Severity.FINE, _pause_words(row), Code.PAUSED))
     severity = reasons[0].severity if reasons else Severity.FINE
     return JudgedQueue(
-        row=row, severity=severity, reasons=tuple(reasons), told=told, severities=severities, causes=causes
+        row=row,
+        severity=severity,
+        reasons=tuple(reasons),
+        told=told,
+        severities=severities,
+        causes=causes,
+        answers=answers(found),
     )
 
 

@@ -70,6 +70,13 @@ def _print_status(seen: Snapshot) -> None:
     facts = [server.name, server.version, server.mode, server.role]
     about = f"  {server.address}  {' '.join(fact for fact in facts if fact)}"
     say((seen.status.value, status_role(seen.status)), (about, ""))
+    from qdeck.admin import answers
+
+    for answer in answers(seen.findings, seen.checks):
+        word = "unknown" if answer.status is None else answer.status.value
+        role = "" if answer.status is None else status_role(answer.status)
+        todo = f"; next: {answer.command}" if answer.command else ""
+        say((f"{answer.question.value:9}  ", ""), (word, role), (f"  {answer.text}{todo}", ""), indent=2)
     for finding in seen.findings:
         cause = f": {finding.cause}" if finding.cause else ""
         say((finding.text + cause, status_role(finding.severity)), indent=2, hang=2)

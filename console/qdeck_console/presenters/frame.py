@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from qdeck_console.history import Flow
 
 LATE_S: Final = 3.0
+_ANSWERS: Final = 140  # cells from which on the verdict has the three questions
 _STATUS: Final = {
     Status.HEALTHY: ("●", "ok"),
     Status.DEGRADED: ("▲", "warn"),
@@ -179,6 +180,11 @@ def verdict(feed_state: FeedState, cells: int, *, now: float | None = None) -> L
     glyph, role = _STATUS[snapshot.status]
     left: list[Piece] = [(f" {glyph} ", f"{role} bold"), (snapshot.status.value, f"{role} bold"), ("  ", "text")]
     right = _totals(snapshot, feed_state.flow) if cells >= 100 else []
+    if cells >= _ANSWERS:
+        from qdeck.admin import answers  # not before the first frame
+        from qdeck_console.presenters.answers import pieces
+
+        left += pieces(answers(snapshot.findings, snapshot.checks))
     reasons = _reasons(snapshot, cells - fmt.length(left) - fmt.length(right) - 2)
     if cells < 140 and any(text.endswith("…") for text, _ in reasons):  # why comes before how many
         right = []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Code
 from qdeck_console import format as fmt
+from qdeck_console.presenters.answers import pieces
 from qdeck_console.presenters.charts import area, sparkline
 from qdeck_console.presenters.line_parts import name_parts, pair, queue_path, section
 from qdeck_console.presenters.queue_statistics import deaths, operations, payloads, times
@@ -30,6 +31,8 @@ def detail(
     """
     row, seen, insight = entry.row, view.insight and view.insight.close_up, view.insight
     head: list[Line] = [_title(entry, view, cells), _serving(entry)]
+    if room is None or entry.severity is not Severity.FINE:
+        head.append(tuple(pieces(entry.answers)))
     hidden = bool(view.naming.owner) and ":".join(name_parts(row.ref, naming=view.naming)) != row.name
     if hidden or fmt.length(queue_path(row.ref, 400, "text", naming=view.naming)) > cells - 12:
         head += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]

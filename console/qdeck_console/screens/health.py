@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import NotAllowed
-from qdeck.admin import Limits, Snapshot, Status
+from qdeck.admin import Limits, Snapshot, Status, answers
 from qdeck_console.actions import HEALTH, QUEUES, ActionHandler
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
+from qdeck_console.presenters.answers import lines as answer_lines
 from qdeck_console.presenters.health import CheckRow, ServerHealth
 from qdeck_console.presenters.line_parts import in_height, section
 from qdeck_console.presenters.server import RefreshCost, Trips
@@ -101,10 +102,14 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
 
     def groups(self, rows: Sequence[CheckRow]) -> list[RowGroup[CheckRow]]:
         """Return the checks by how bad they are; the server below them where there is no room beside."""
-        found = [
+        snapshot = self.feed_state.snapshot
+        told = answer_lines(answers(snapshot.findings, snapshot.checks), self._list_cells) if snapshot else []
+        found: list[RowGroup[CheckRow]] = [
+            RowGroup((), partial(_head, "questions", "muted", None), text=told),
+        ] * bool(told)
+        found += [
             RowGroup(group, partial(_head, label, role, count)) for label, role, count, group in present.heads(rows)
         ]
-        snapshot = self.feed_state.snapshot
         if snapshot and self.size.width < WIDE:
             lines = self._server(snapshot, max(30, min(70, self.size.width - 8)))[2:]
             text: list[Line] = [(("    ", "text"), *line) for line in lines]

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from qdeck._formatting import iso
+from qdeck._model.answers import answers
 from qdeck._model.values import Status
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def document(report: HealthReport) -> dict[str, Any]:
     return {
         "at": iso(report.at_ms),
         "status": report.status.value,
+        "answers": [answer.as_json() for answer in answers(report.findings, report.checks)],
         "findings": [finding.as_json() for finding in report.findings],
         "queues": {
             state: {str(ref): _queue(row) for ref, row in rows.items()} for state, rows in report.queues.items()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from qdeck._filter import FIELDS, PRIORITIES, PRIORITY_NAMES, STATES, FieldKind, Filter, explain, parse
     from qdeck._formatting import byte_size, counted, duration, iso, local_time, threshold
     from qdeck._hidden_characters import HIDDEN, escaped_json, is_shown, json_escape
+    from qdeck._model.answers import Answer, answers
     from qdeck._model.masking import configure as configure_masking
     from qdeck._model.masking import mask_text
     from qdeck._model.payload import MASK
@@ -120,6 +121,7 @@ __all__ = [
     "UNKNOWN_TASK",
     "Activity",
     "AgentTask",
+    "Answer",
     "AsyncReader",
     "AsyncWriter",
     "Batch",
@@ -211,6 +213,7 @@ __all__ = [
     "WorkerRow",
     "Writer",
     "actor",
+    "answers",
     "byte_size",
     "check_new_file",
     "concerns_all",
@@ -277,6 +280,7 @@ _HOMES: Final = {
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._model.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
     "qdeck.adapters.native.records": "MOST_SHOWN",
+    "qdeck._model.answers": "Answer answers",
     "qdeck._model.ranking": "finding_rank",
     "qdeck._model.verdict": "findings_of",
     "qdeck._server.server_stats": "ServerStats SlowCommand",

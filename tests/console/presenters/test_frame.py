@@ -12,7 +12,7 @@ import pytest
 from rich._palettes import STANDARD_PALETTE
 from rich.color import Color, ColorSystem
 
-from qdeck.admin import Status
+from qdeck.admin import Code, Status
 from qdeck_console import format as fmt
 from qdeck_console.actions import ACTIONS, TABS
 from qdeck_console.feed import FeedState
@@ -38,7 +38,7 @@ def words(line: Line) -> str:
 
 
 def finding(severity: Status, words: str) -> Any:
-    return SimpleNamespace(severity=severity, text=words, row_text=words, queue=None)
+    return SimpleNamespace(severity=severity, text=words, row_text=words, queue=None, code=Code.STUCK)
 
 
 def sick() -> FeedState:
@@ -49,6 +49,7 @@ def sick() -> FeedState:
     )
     snapshot: Any = SimpleNamespace(
         findings=findings,
+        checks=(),
         queues=(),
         shared=frozenset(),
         status=Status.UNHEALTHY,
