@@ -128,7 +128,7 @@ def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
         assert len(lines) <= room
         told = lines[-1].startswith("not shown: ")
         assert told == (not any("since creation" in line for line in lines))
-    assert _text(detail(entry, view, CELLS, 26))[-1] == "not shown: operations, totals"
+    assert _text(detail(entry, view, CELLS, 26))[-1] == "not shown: times, operations, totals"
 
 
 def test_a_name_is_told_in_full_only_where_a_part_of_it_is_hidden() -> None:
