@@ -43,6 +43,8 @@ async def test_dead_letters_name_what_most_of_them_died_of_and_r_shows_them(
             await pilot.press(key)
             await until(pilot, lambda app=app: isinstance(app.screen, DeadScreen))  # type: ignore[misc]  # bound now
             await until(pilot, f"queue:{HOOKS}")
+    async with console(url, "8", size=(100, 30)) as pilot:
+        await until(pilot, f"110 dead letters: {cause}")
 
 
 async def test_a_stuck_job_is_named_with_its_reason_and_limit(url: str, raw: redis.Redis) -> None:

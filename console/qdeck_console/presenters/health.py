@@ -115,7 +115,8 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
             found.append(
                 CheckRow(
                     check=check.name, status=finding.severity, detail=finding.text, queue=finding.queue,
-                    label=finding.label, value=_value(check, row), threshold=check.threshold, short=finding.row_text,
+                    label=finding.label, value=_value(check, row), threshold=check.threshold,
+                    short=_short(finding, snapshot),
                     of=finding.place, code=finding.code, hint=finding.hint, command=finding.command,
                     rank=finding_rank(finding, row, snapshot.totals),
                 )
@@ -136,6 +137,12 @@ def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[CheckRow]:
         seen[one.place] += 1
     order = [status for status, _, _ in _HEADS]
     return sorted(found, key=lambda row: (order.index(row.status), row.rank))
+
+
+def _short(finding: Finding, snapshot: Snapshot) -> str:
+    """Return what a row says of its queue: the finding, and its cause where that was read."""
+    cause = None if finding.queue is None else snapshot.causes.get(finding.queue, {}).get(finding.code)
+    return finding.row_text if cause is None else f"{finding.row_text}: {cause.text}"
 
 
 def _rights(check: Check) -> tuple[str, str]:

@@ -136,8 +136,7 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         words, row = f"{len(rows)} checks" if self.feed_state.snapshot else "…", self.chosen
         if row is not None and row.command and self.size.width < WIDE:
             told: Line = (
-                ("    what now  ", "muted"), (row.command, "strong bold"), ("  y", "accent bold"),
-                (" copies it", "muted"),
+                ("    what now  ", "muted"), ("y", "accent bold"), (" copies  ", "muted"), (row.command, "strong bold"),
             )  # fmt: skip
             return ((("    ", "text"), (row.hint, "text")), told) if height > 1 else (told,)
         line: Line = (("    ", "text"), (words + more, "muted"))
