@@ -9,10 +9,13 @@ import io
 import os
 import shutil
 import sys
+from collections import defaultdict
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rich.color import ColorSystem
 from rich.console import Console
+from rich.style import Style
 from rich.text import Text
 
 from qdeck_console.format import fit, length
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     from qdeck_console.cli.columns import Cell, TextColumn
     from qdeck_console.format import Line, Piece
 
-_STYLES: Final = {"bad": "bold red", "warn": "yellow", "ok": "green", "strong": "bold", "faint": "dim"}
+_LOOKS: Final = {"bad": "bold red", "warn": "yellow", "ok": "green", "faint": "dim"}
+_STYLES: Final = defaultdict(Style, {role: Style.parse(look) for role, look in _LOOKS.items()})
 _GAP: Final = 2
 _BESIDE: Final = 26  # cells that a text needs beside the other columns; with fewer it has lines of its own
 _LONGEST: Final = 60  # cells of a word that a text is not broken in
@@ -56,7 +60,7 @@ def console(*, err: bool = False) -> Console:
 def text_of(line: Line) -> Text:
     """Return a line as rich draws it. Pieces are text and never markup."""
     sign = plain_signs if wants_ascii() else str
-    return Text.assemble(*((sign(text), _STYLES.get(role, "")) for text, role in line))
+    return Text.assemble(*((sign(text), _STYLES[role]) for text, role in line))
 
 
 def draw(lines: Iterable[Line]) -> None:
@@ -65,8 +69,12 @@ def draw(lines: Iterable[Line]) -> None:
         _kept[-1] += lines
         return
     out = console()
-    for line in lines:
-        out.print(text_of(line))
+    system = None if out.color_system is None else ColorSystem.STANDARD
+    sign = plain_signs if wants_ascii() else str
+    for line in lines:  # styled piece by piece: printing a Text takes ten times as long, and lists can be long
+        shown = (_STYLES[role].render(sign(text), color_system=system) for text, role in line)
+        out.file.write(f"{''.join(shown)}\n")
+    out.file.flush()
 
 
 @contextlib.contextmanager
