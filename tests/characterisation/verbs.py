@@ -106,7 +106,7 @@ PURGES: Final = [
     "purge --rule dead_too_many --set dlq_max_entries=2",
     "purge --rule dead_too_old --rule dead_too_many --set dlq_max_entries=2 --set dlq_ttl=1h",
     "purge --set dlq_enabled=yes",
-    "purge --rule ready_too_old --set max_ready_age=1m --set max_ready_age_pool=2d",
+    "purge --rule ready_too_old --rule pool_ready_too_old --set max_ready_age=1m --set max_ready_age_pool=2d",
     f"purge native/{MAIL} --rule done_too_old --set max_completed_age=1m",
     "purge scheduler/scheduler",
     "purge scheduler",

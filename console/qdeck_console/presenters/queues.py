@@ -180,7 +180,7 @@ def _oldest(entry: JudgedQueue) -> list[Piece]:
     oldest = entry.row.oldest_s
     if entry.row.ready and oldest is None:
         return [(fmt.NONE, "ghost")]  # some wait, and since when is not known
-    if not oldest or not entry.row.ready:
+    if not oldest:
         return [(fmt.ZERO, "ghost")]
     late = entry.worst(Code.LATE)
     since = fmt.span_pieces(oldest * 1000, "text" if late is Severity.FINE else late.role)

@@ -35,7 +35,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 # The document's names for what a purge takes, and the rules of qdeck for it.
 PURGES: Final = {
     "pending": ("pending_too_old", "lease_expired"),
-    "ready": ("ready_too_old",),
+    "ready": ("ready_too_old", "pool_ready_too_old"),
     "completed": ("done_too_old",),
     "orphaned": ("orphaned_records",),
 }

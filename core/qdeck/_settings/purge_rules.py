@@ -100,6 +100,10 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
                 "did not acknowledge: it is buried.",
             ),
             KnownRule(
+                name="pool_ready_too_old", setting="max_ready_age_pool", label="ready in pool", foreign=True,
+                about="A VM that is ready in its pool, and that no request asked for.",
+            ),
+            KnownRule(
                 name="request_too_old", setting="max_request_age", foreign=True,
                 about="A request that its client no longer polls.",
             ),

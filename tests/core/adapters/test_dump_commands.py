@@ -213,7 +213,7 @@ def test_purge(ask: Callable[..., Any]) -> None:
     assert (at_end["counts"], [one["id"] for one in at_end["skipped"]]) == ({}, ["calm-otter"])
     # A day later requests, what is ready and what nobody has any more go too.
     later = ask(FAILURES, "purge", "--set", "max_request_age=2h", "--set", "max_ready_age_pool=2h")
-    assert later["counts"] == {"pending_too_old": 2, "ready_too_old": 1, "request_too_old": 1}
+    assert later["counts"] == {"pending_too_old": 2, "pool_ready_too_old": 1, "request_too_old": 1}
 
 
 def test_find_and_job(ask: Callable[..., Any]) -> None:

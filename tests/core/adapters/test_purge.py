@@ -206,7 +206,12 @@ def test_machines_of_the_pool_may_be_ready_for_two_days(deck: Writer, raw: redis
     vm(raw, "ready", "asked-for", ready=ago(90_000), request_id="r")
     vm(raw, "ready", "pooled", ready=ago(90_000))
     vm(raw, "ready", "pooled-old", ready=ago(180_000))
-    assert set(plan_of(deck)) == {"asked-for", "pooled-old"}
+    found = plan_of(deck)
+    told = {name: (entry.rule, entry.reason.partition("(")[2]) for name, entry in found.items()}
+    assert told == {
+        "asked-for": ("ready_too_old", "limit max_ready_age 1d)"),
+        "pooled-old": ("pool_ready_too_old", "limit max_ready_age_pool 2d)"),
+    }
     limits = Limits().changed("max_ready_age_pool=1d")
     assert set(plan_of(deck, limits=limits)) == {"asked-for", "pooled", "pooled-old"}
 

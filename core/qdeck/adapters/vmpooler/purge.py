@@ -52,7 +52,7 @@ _OF_POOLS: Final = (
         where=f'{_OLD} tag:"request:*"', reason=f"ready {_OVER}",
     ),
     Rule(
-        name="ready_too_old", states=(State.READY,), verb=Verb.COMPLETE, setting="max_ready_age_pool",
+        name="pool_ready_too_old", states=(State.READY,), verb=Verb.COMPLETE, setting="max_ready_age_pool",
         where=f'{_OLD} -tag:"request:*"', reason=f"ready {_OVER}",
     ),
     Rule(

@@ -50,7 +50,7 @@ def test_ages_come_from_every_field(deck: Writer, raw: redis.Redis) -> None:
          "given-back": 800}, abs=20,
     )  # fmt: skip
     assert set(plan_of(deck, "pending_too_old")) == {"clone", "clone-time", "seconds"}
-    assert set(plan_of(deck, "ready_too_old", limits=Limits(max_ready_age_pool=5000))) == {"never-ready"}
+    assert set(plan_of(deck, "pool_ready_too_old", limits=Limits(max_ready_age_pool=5000))) == {"never-ready"}
     assert purged(deck, "pending_too_old") == 3
 
 

@@ -68,7 +68,7 @@ def test_a_machine_in_two_sets_is_planned_once(deck: Writer, raw: redis.Redis) -
     vm(raw, "ready", "both", clone=ago(200_000), ready=ago(195_000), destroy=ago(90_000))
     raw.sadd("vmpooler__completed__pool1", "both")
     plan = deck.plan_purge(read_rules(()))
-    assert [(one.id, one.rule) for one in plan.entries()] == [("both", "ready_too_old")]
+    assert [(one.id, one.rule) for one in plan.entries()] == [("both", "pool_ready_too_old")]
     result = deck.apply(plan)
     assert (result.applied, result.skipped_count) == (1, 0)
     assert not raw.exists("vmpooler__ready__pool1")
