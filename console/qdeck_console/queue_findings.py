@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 STEP: Final = 2_000  # units of work per step: about a ms
 HEARD: Final = 1_000  # findings, likewise
+_MOST_SHARED: Final = 1_000
 _NO_CAUSES: Final[Mapping[Code, Cause]] = MappingProxyType({})
 
 
@@ -52,8 +54,10 @@ class RowReason(NamedTuple):
     code: Code
     rank: tuple[int, int] = (0, 0)  # its place among those of all queues
     next: tuple[str, str] = ("", "")  # the key that acts on it, and its label
-    hint: str = ""  # what to do
-    command: str = ""  # that does it
+
+
+_reason: Final = lru_cache(_MOST_SHARED)(RowReason)
+"""Returns a reason; one stands for many equal ones, because thousands of queues have the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +82,11 @@ class JudgedQueue:
         return well if worst is Severity.FINE else f"{worst.role} bold"
 
     @property
-    def remedy(self) -> RowReason | None:
+    def remedy(self) -> Finding | None:
         """The worst of what can be repaired by a command."""
-        return next((reason for reason in self.reasons if reason.command), None)
+        from qdeck.admin import findings_of  # not before the first frame
+
+        return next((one for one in findings_of(self.row, self.told, self.severities) if one.command), None)
 
     @property
     def glyph(self) -> str:
@@ -165,14 +171,14 @@ def _judged(
 
     found = findings_of(row, told, severities)
     reasons = [
-        RowReason(
+        _reason(
             Severity.of(one.severity), _words(one, row, causes.get(one.code)), one.code, finding_rank(one, row),
-            _next(one.code, causes.get(one.code)), one.hint, one.command,
+            _next(one.code, causes.get(one.code)),
         )
         for one in found
     ]  # fmt: skip
     if row.paused and row.pause is not None and not any(one.code is Code.PAUSED for one in found):
-        reasons.append(RowReason(Severity.FINE, _pause_words(row), Code.PAUSED))
+        reasons.append(_reason(Severity.FINE, _pause_words(row), Code.PAUSED))
     severity = reasons[0].severity if reasons else Severity.FINE
     return JudgedQueue(
         row=row,

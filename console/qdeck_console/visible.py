@@ -17,7 +17,7 @@ _MARKS_AT_MOST: Final = 2  # on one letter: enough for every living script, too 
 _MANY_MARKS: Final = "\ufffd"
 _CARRIER: Final = "\u25cc"  # the dotted circle carries a mark that has no letter
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_SELECTORS: Final = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+_SELECTORS: Final = frozenset((*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
 """They change a glyph's width, and terminals disagree to which: one of a character is left out, more hide a text."""
 
 

@@ -81,6 +81,12 @@ def test_a_row_names_the_reason_of_its_stuck_jobs(row: QueueRow, expected: str) 
     assert [reason.text for reason in entry.reasons] == [expected]
 
 
+def test_equal_reasons_of_many_queues_are_one_value() -> None:
+    rows = [QueueRow(name=f"shop:q{n}:actions", ready=3, workers=0) for n in range(2)]
+    one, other = judged(Judge(), judge(*rows))
+    assert one.reasons[0] is other.reasons[0]
+
+
 def test_a_row_need_not_name_its_queue_again() -> None:
     seen = judge(QueueRow(name=Q, ready=3, workers=0, unknown_tasks=(("send", 2, 0),)))  # type: ignore[arg-type]  # as stored
     [entry] = judged(Judge(), seen)

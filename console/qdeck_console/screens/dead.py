@@ -103,9 +103,8 @@ class DeadScreen(JobListScreen[ListedDead]):
     @property
     def query_key(self) -> str:
         """The groups that match, and the jobs of the one under the cursor."""
-        # There are no groups while the screen is built or removed.
-        cursor = next((view.cursor for view in self.query("#groups").results(LineList)), "")
-        return f"dead/{self.filter_text}/{cursor}"
+        groups = self.query_one_optional("#groups", LineList)  # none while the screen is built
+        return f"dead/{self.filter_text}/{groups.cursor if groups is not None else ''}"
 
     @property
     def whole(self) -> ListedDead:

@@ -152,6 +152,11 @@ class FrameScreen(Screen[None]):
         return naming_of(self.feed_state.snapshot)
 
     @property
+    def is_built(self) -> bool:
+        """Whether its widgets are there."""
+        return self.query_one_optional("#footer") is not None
+
+    @property
     def view(self) -> LineList:
         """The list."""
         return self.query_one("#list", LineList)
@@ -212,7 +217,7 @@ class FrameScreen(Screen[None]):
                 feed_state, result=kept.result, result_of=kept.result_of, read_at=kept.read_at, read_ms=kept.read_ms
             )
         self.feed_state = feed_state
-        if not self.is_mounted or not self.query("#footer") or is_ending(self.app):  # left: the rest may never be built
+        if not self.is_mounted or not self.is_built or is_ending(self.app):  # left: the rest may never be built
             return
         self.draw_frame()
         self.draw(fresh=fresh)
@@ -230,7 +235,7 @@ class FrameScreen(Screen[None]):
         """Draw what ages by itself: bar, verdict, tabs and footer."""
         app, feed_state = self.console, self.feed_state
         painter = app.painter
-        if not self.query("#footer"):
+        if not self.is_built:
             return  # a tick between coming and being built, or between being taken down and gone
         bar = self.query_one("#bar", Lines)
         line, ground = app.bar_line(feed_state)
@@ -464,7 +469,7 @@ class FrameScreen(Screen[None]):
         self.console.last_key_at = time.monotonic()
 
     def _why_not_filter(self) -> str:
-        return "" if self.query("#list") else "there is no list"
+        return "" if self.query_one_optional("#list") is not None else "there is no list"
 
     def _why_not_copy(self) -> str:
         return "" if self.copied()[1] else "nothing under the cursor"

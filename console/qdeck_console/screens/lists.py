@@ -246,7 +246,8 @@ class ListScreen(ReadingScreen[DataT], Generic[RowT, DataT]):
         return self.side(row, cells, height) if row is not None else ()
 
     def _draw_side(self) -> None:
-        for pane in self.query("#side").results(Lines):
+        pane = self.query_one_optional("#side", Lines)
+        if pane is not None:
             pane.show(self.beside, self.painter)
 
     def on_line_list_moved(self, event: LineList.Moved) -> None:

@@ -6,7 +6,9 @@ import json
 import stat
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from textual.css.query import DOMQuery
 
 from qdeck._engine import codec, transitions
 from qdeck.admin import JobRecord, Writer
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 
     import pytest
     import redis
+    from textual.dom import DOMNode
     from textual.pilot import Pilot
+    from textual.widget import Widget
 
 HOOKS, MAIL = "demo:dev:hooks:actions", "demo:dev:mail:actions"
 
@@ -75,6 +79,23 @@ async def test_groups_come_first_and_lead_to_their_entries(url: str, raw: redis.
         await until(pilot, "9 dead letters in 3 groups")
         await pilot.press("space")
         await until(pilot, "enter lists the jobs of the group")
+
+
+async def test_drawing_it_seldom_walks_all_widgets(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(url)
+    async with console(url, "4") as pilot:
+        await until(pilot, "groups, exact")
+        await until(pilot, lambda: screen(pilot).view.row is not None)
+        walks: list[str | None] = []
+        make = DOMQuery.__init__
+
+        def counted(self: DOMQuery[Widget], node: DOMNode, **options: Any) -> None:
+            walks.append(options.get("filter"))
+            make(self, node, **options)
+
+        monkeypatch.setattr(DOMQuery, "__init__", counted)
+        screen(pilot).redraw()
+        assert walks == [], "a widget with an id is found without"
 
 
 async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None:
