@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import PRIORITY_NAMES, JobRecord, Skip, Verb, actor
-from qdeck_console.format import clock, counted, span
+from qdeck_console.format import clock, counted, path, span
 from qdeck_console.presenters.line_parts import Naming, name_parts, naming_of
-from qdeck_console.text import cut_id, cut_middle, safe_text
+from qdeck_console.text import cut_id, safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -134,14 +134,19 @@ def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "")
 def undo_question(found: Batch, name: str, cells: int, snapshot: Snapshot | None) -> str:
     """Return what `u` would undo, in one line of at most `cells` cells: what, where, when, by whom, and the batch."""
     now_ms, naming = found.last_ms if snapshot is None else snapshot.at_ms, naming_of(snapshot)
-    where = f"{len(found.labels):,} queues"
-    if len(found.labels) == 1:
-        where = cut_middle(" ▸ ".join(name_parts(found.labels[0], naming=naming)), max(12, cells // 4))
-    words = f"{name} in {where}" if found.labels else name
-    words += f", {span(max(0, now_ms - found.last_ms))} ago by {_who(found.by)}, "
-    heads = ("press u again to undo: ", "u again undoes ")
-    head = next((one for one in heads if len(one + words + found.id) <= cells), heads[-1])
-    return head + words + cut_id(found.id, max(_LEAST_ID, cells - len(head + words)))
+    age = span(max(0, now_ms - found.last_ms))
+    parts = name_parts(found.labels[0], naming=naming) if len(found.labels) == 1 else [f"{len(found.labels):,} queues"]
+    for head, is_short in (("press u again to undo: ", False), ("u again undoes ", True)):
+        when = f"{age} ago by {_who(found.by, bare=is_short)}, "
+        fixed = f"{head}{name}, {when}"
+        room = cells - len(fixed) - len(" in ") - len(found.id)
+        if room >= len(" ▸ ".join(parts)):
+            break
+    else:
+        room += len(found.id) - _LEAST_ID
+    where = "".join(text for text, _ in path(parts, max(_LEAST_ID, room), "text")) if found.labels else ""
+    words = f"{head}{name}{' in ' * bool(where)}{where}, {when}"
+    return words + cut_id(found.id, max(_LEAST_ID, cells - len(words)))
 
 
 def already_undone(found: Batch, name: str) -> str:

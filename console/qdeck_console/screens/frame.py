@@ -313,7 +313,9 @@ class FrameScreen(Screen[None]):
             panel.rest()
 
     def action_do(self, action: str) -> None:
-        """Run an action, or show why it is disabled."""
+        """Run an action, or show why it is disabled; none where the window is too small to show what it acts on."""
+        if self.has_class("-tiny"):
+            return
         why = self.why_not(action)
         if why:
             self.console.say(why, "muted", "∅")

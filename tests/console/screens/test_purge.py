@@ -176,3 +176,20 @@ async def test_nothing_to_do_and_an_empty_server_say_so(url: str) -> None:
 
 def test_numbers_that_are_not_exact_yet_fit_their_column() -> None:
     assert [at_least(count, 8) for count in (5, 43_100, 431_000, 4_310_000)] == ["≥ 5", "≥ 43,100", "≥ 431k", "≥ 4.3M"]
+
+
+async def test_keys_do_nothing_in_a_window_that_is_too_small_to_show_it(url: str, raw: redis.Redis) -> None:
+    fill(url, raw)
+    async with console(url, "5", size=(100, 30)) as pilot:
+        await until(pilot, "older than")
+        screen = app_of(pilot).screen
+        assert isinstance(screen, PurgeScreen)
+        before = screen.work.off
+        await pilot.resize_terminal(50, 14)
+        await until(pilot, "needs 60×16")
+        await pilot.press("space", "j", "space", "d", "a")
+        await pilot.resize_terminal(100, 30)
+        await until(pilot, "older than")
+        assert screen.work.off == before
+        await pilot.press("space")
+        await until(pilot, lambda: screen.work.off != before)
