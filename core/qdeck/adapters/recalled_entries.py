@@ -10,7 +10,7 @@ from qdeck._redis.commands import with_errors
 from qdeck._redis.errors import is_error
 from qdeck.adapters import paging
 from qdeck.adapters.cells import packed
-from qdeck.adapters.model import ALL, Kind, Raw, digest_of
+from qdeck.adapters.model import Kind, Part, Raw, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_SEARCHED: Final = 100_000  # entries of one list that are looked through
 SLICE: Final = 100  # of them in one round trip
+_WANT: Final = frozenset({Part.RECORD})  # as for the plan: errors and payloads change nothing
 _Place = tuple[bytes, bool]  # a list, and whether its places count from the right end
 
 
@@ -40,7 +41,7 @@ class Finder:
                 by_key[raw.source.key].append(raw)
         found: dict[tuple[str, int | None], Entry] = {}
         for raws in by_key.values():
-            for entry in (yield from paging.fill(adapter, queue, raws, now, ALL)):
+            for entry in (yield from paging.fill(adapter, queue, raws, now, _WANT)):
                 if (entry.queue, entry.state) == (queue, state):
                     found[entry.seen.mark, entry.seen.at] = entry
         return [found.get((one.mark, one.at)) for one in seen]

@@ -4,7 +4,7 @@ const { Queue, Worker, FlowProducer } = require(module_);
 const Redis = require(require('path').join(module_, '..', 'ioredis'));
 const connection = { host: '127.0.0.1', port: Number(port), db: Number(db), maxRetriesPerRequest: null };
 const plain = new Redis(connection);
-const queue = new Queue('mail', { connection });
+const queue = new Queue(process.env.QUEUE || 'mail', { connection });
 
 async function run(job) {
   await plain.incr(`ran:${job.id}`);
@@ -29,6 +29,8 @@ async function main() {
       const job = await queue.getJob(name);
       await (command === 'retry' ? job.retry('failed') : job[command]());
     }
+  } else if (command === 'retryall') {
+    await queue.retryJobs();
   } else if (command === 'stalled') {
     const worker = new Worker('mail', null, { connection, autorun: false });
     await worker.waitUntilReady();

@@ -145,3 +145,15 @@ def test_a_buried_job_ends_when_rq_would_remove_it(url: str, raw: redis.Redis, t
             assert abs(score - time.time() - lasts) < 10
         writer.undo(done.batch)
     assert contents(raw) == before
+
+
+def test_a_batch_reads_neither_payloads_nor_errors_again(url: str, raw: redis.Redis) -> None:
+    for number in range(3):
+        put(raw, "mail", f"job-{number}", "failed")
+    with Writer(url) as writer:
+        plan = writer.plan("retry", "mail")
+        raw.config_resetstat()
+        assert writer.apply(plan).applied == 3
+    stats = raw.info("commandstats")
+    assert "cmdstat_hmget" in stats
+    assert not {"cmdstat_xrevrange", "cmdstat_hstrlen"} & set(stats)
