@@ -93,15 +93,16 @@ async def test_a_queue_without_a_worker_names_the_tasks_that_wait_and_its_last_w
         await until(pilot, "no live worker: shop.send waits; the last worker, mailer-7 on eu-3, was lost 2m 0")
 
 
-async def test_what_now_has_the_command_that_starts_a_worker_and_y_copies_it(url: str) -> None:
+@pytest.mark.parametrize("size", [(160, 48), (120, 36)])
+async def test_what_now_has_the_command_that_starts_a_worker_and_y_copies_it(url: str, size: tuple[int, int]) -> None:
     with Writer(url) as deck:
         deck.enqueue(MAIL, "shop.send")
     command = f"qdeck worker MODULE:APP -q {MAIL}"
-    async with console(url, size=(120, 36)) as pilot:
+    async with console(url, size=size) as pilot:
         app = app_of(pilot)
         await until(pilot, "· enter what now")
         await pilot.press("enter")
-        shown = await until(pilot, "what now ")
+        shown = await until(pilot, "y copies it")
         assert "shop.send waits" in shown
         assert command in shown
         await pilot.press("y")

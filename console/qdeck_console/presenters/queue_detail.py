@@ -39,7 +39,11 @@ def detail(
     now_ms = view.feed_state.snapshot.at_ms if view.feed_state.snapshot else 0
     settings = _settings(entry, cells, now_ms)
     why = (
-        [section("problems", "", "muted", cells, indent=0), *_why(entry, cells), *_what_now(entry, cells)]
+        [
+            section("problems", "", "muted", cells, indent=0),
+            *_why(entry, cells),
+            *_what_now(entry, cells, is_page=room is None),
+        ]
         if entry.severity is not Severity.FINE
         else []
     )
@@ -168,8 +172,8 @@ def _why(entry: JudgedQueue, cells: int) -> list[Line]:
     return lines
 
 
-def _what_now(entry: JudgedQueue, cells: int) -> list[Line]:
-    told = [] if entry.remedy is None else block(entry.remedy.hint, entry.remedy.command, cells)
+def _what_now(entry: JudgedQueue, cells: int, *, is_page: bool) -> list[Line]:
+    told = [] if entry.remedy is None else block(entry.remedy.hint, entry.remedy.command, cells, copies=is_page)
     return [_BLANK, *told] if told else []
 
 

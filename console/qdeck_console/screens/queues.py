@@ -211,7 +211,7 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
         if not key:
             return
         worst = self.chosen.reasons[0].code if self.chosen is not None and self.chosen.reasons else None
-        if worst in (Code.STUCK, Code.DEAD, Code.DEAD_GROWING):
+        if worst in (Code.STUCK, Code.DEAD, Code.DEAD_GROWING, Code.NO_WORKER, Code.UNKNOWN_TASK):
             self.console.problems.show(evidence_of(worst, QueueRef.parse(key)))
         elif self.has_class("-wide"):
             self.console.show_jobs(QueueRef.parse(key), present.list_in_question(self.chosen))
