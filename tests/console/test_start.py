@@ -59,7 +59,7 @@ import gc, sys
 from qdeck_console.__main__ import main
 from qdeck_console.cli import status
 seen = []
-status.status.callback = lambda: seen.append((gc.isenabled(), gc.get_freeze_count() > 0))
+status.status.callback = lambda **_: seen.append((gc.isenabled(), gc.get_freeze_count() > 0))
 sys.argv = ["qdeck", "status"]
 gc.callbacks.append(lambda phase, info: seen.append("collected") if not gc.get_freeze_count() else None)
 main()

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from qdeck.admin import (
-    MAX_UNDO_BYTES,
     PRIORITY_NAMES,
-    Caution,
-    CautionCode,
     Feature,
     byte_size,
     counted,
@@ -272,6 +269,8 @@ def _print_batch(result: BatchResult, outcomes: Outcomes | None) -> None:
 
 def _no_undo(result: BatchResult) -> str:
     """Return why nothing of a batch can be undone."""
+    from qdeck.admin import MAX_UNDO_BYTES, Caution, CautionCode
+
     if result.verb.value == "requeue":
         return Caution(code=CautionCode.NO_UNDO).text
     if result.cancel_requested == result.applied:
