@@ -211,6 +211,30 @@ class Conformance:
             assert found.seen == seen
             assert found.id == entry.id
 
+    def test_a_pause_is_shown_and_its_end_restores_everything(self, writer: Writer, raw: redis.Redis) -> None:
+        adapter = self.discovered(writer)
+        if adapter.why_not_pause():
+            pytest.skip(adapter.why_not_pause())
+        before, rows = self.contents(raw), writer.run(adapter.rows(_now(writer))).rows
+        switched = 0
+        for row in rows:
+            if row.problem is not None:
+                continue
+            change = writer.run(adapter.pause_change(row.name, paused=not row.paused))
+            assert change is not None
+            if not writer.write(changes.apply_once(change)).done:
+                assert self.contents(raw) == before
+                continue
+            switched += 1
+            shown = {one.name: one.paused for one in writer.run(adapter.rows(_now(writer))).rows}
+            assert shown[row.name] is not row.paused
+            assert writer.run(adapter.pause_change(row.name, paused=not row.paused)) is None
+            back = writer.run(adapter.pause_change(row.name, paused=row.paused))
+            assert back is not None
+            assert writer.write(changes.apply_once(back)).done
+            assert self.contents(raw) == before
+        assert switched
+
     def test_a_filter_keeps_what_matches(self, writer: Writer) -> None:
         adapter = self.discovered(writer)
         for entry in self.entries(writer, adapter):
