@@ -31,7 +31,7 @@ def notes(job: JobRecord) -> tuple[str, str]:
 def question(job: JobRecord) -> tuple[str, str]:
     """Return the question, and the label of the button that acts."""
     if job.state == State.DEAD:
-        return f"Edit the payload of {safe_text(job.id, limit=40)} and retry it", "Save and retry"
+        return f"Retry {safe_text(job.id, limit=40)} with this payload", "Save and retry"
     return f"Edit the payload of {safe_text(job.id, limit=40)}", "Save"
 
 

@@ -192,7 +192,7 @@ async def test_saving_the_payload_of_a_dead_letter_asks_before_it_runs_again(
         monkeypatch.setattr(app, "suspend", contextlib.nullcontext)  # there is no terminal to give away
         await until(pilot, "1–1 of 1")
         await pilot.press("tab", "e")
-        seen = await until(pilot, "and retry it")
+        seen = await until(pilot, "with this payload")
         first, *rest = opened.read_text().splitlines()
         assert first == "// Save and quit: the console shows what changed, and asks before the job is retried."
         assert rest[0].startswith("// ")
@@ -206,7 +206,7 @@ async def test_saving_the_payload_of_a_dead_letter_asks_before_it_runs_again(
         await until(pilot, "nothing was changed")
         assert row(url, HOOKS).dead == 1
         await pilot.press("e")
-        await until(pilot, "and retry it")
+        await until(pilot, "with this payload")
         await pilot.press("tab", "enter")
         await until(pilot, "1 edited")
     with Writer(url) as deck:
