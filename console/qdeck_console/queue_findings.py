@@ -204,7 +204,7 @@ def _next(code: Code, cause: Cause | None) -> tuple[str, str]:
 _NEXT: Final = {
     Code.PAUSED: ("p", "resume"), Code.NO_WORKER: ("enter", "what now"), Code.UNKNOWN_TASK: ("enter", "what now"),
     Code.LATE: ("enter", "jobs"), Code.BACKLOG: ("enter", "jobs"), Code.OVERDUE: ("enter", "jobs"),
-    Code.FILLING: ("enter", "jobs"),
+    Code.FILLING: ("enter", "jobs"), Code.FAILING: ("enter", "queue"),
 }  # fmt: skip
 
 

@@ -77,6 +77,18 @@ def _filling(yard: Yard) -> None:
     _counts(yard, n_enqueued=20, ready=400)
 
 
+def _failing(yard: Yard) -> None:
+    """One attempt in two fails, of a queue of which one in a hundred failed in the hours before."""
+    now = yard.now_ms
+    yard.raw.hset(history.LATEST, mapping={"": now - 10_000, QUEUE: f"{now - 10_000} 0 0 0"})
+    hours = ((history.COARSE, 5 * HOUR, 0, 0), (history.FINE, 1_200, 1_000, 10), (history.FINE, 10, 1_050, 60))
+    for tier, ago_s, done, failed in hours:
+        at = now - 1_000 * ago_s
+        sample = history.Sample(at_ms=at, ready=0, dead=0, enqueued=0, done=done, failed=failed)
+        yard.raw.append(history.chunk_key(QUEUE, tier, at // tier.chunk_ms), history.pack(sample, tier))
+    _counts(yard, n_done=1_050, n_failed=60)
+
+
 def _unknown_task(yard: Yard) -> None:
     yard.raw.hset(yard.key("meta"), "unknown_tasks", f"1 {yard.now_ms} 2 send")
 
@@ -106,6 +118,7 @@ MADE: dict[Code, tuple[Callable[[Yard], Any], Status]] = {
     Code.LATE: (_late, Status.DEGRADED),
     Code.DEAD: (lambda yard: _counts(yard, dead_letter=1_001), Status.UNHEALTHY),
     Code.NO_WORKER: (lambda yard: yard.ready(301), Status.UNHEALTHY),
+    Code.FAILING: (_failing, Status.DEGRADED),
     Code.UNKNOWN_TASK: (_unknown_task, Status.DEGRADED),
     Code.PAUSED: (_paused, Status.DEGRADED),
     Code.BACKLOG: (lambda yard: _counts(yard, ready=1_001), Status.UNHEALTHY),

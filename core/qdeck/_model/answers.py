@@ -26,7 +26,7 @@ _FLOW: Final = (
     Code.LATE, Code.PAUSED, Code.BACKLOG, Code.OVERDUE, Code.FILLING, Code.UNDELIVERED, Code.SCHEDULE_LATE,
     Code.UNKNOWN_TASK, Code.NO_WORKER,
 )  # fmt: skip
-_EXECUTION: Final = (Code.DEAD, Code.DEAD_GROWING, Code.STUCK, Code.SET_ASIDE, Code.HANDLER_STUCK)
+_EXECUTION: Final = (Code.FAILING, Code.DEAD, Code.DEAD_GROWING, Code.STUCK, Code.SET_ASIDE, Code.HANDLER_STUCK)
 _OF_BOTH: Final = (Code.NO_WORKER, Code.HANDLER_STUCK)  # of liveness, too
 _WELL: Final[Mapping[Question, str]] = {
     Question.FLOW: "work starts in time",
@@ -41,6 +41,7 @@ _OF_QUEUE: Final[Mapping[Code, Callable[[str], str]]] = {
     Code.LATE: lambda queue: f"qdeck jobs {queue}",
     Code.BACKLOG: lambda queue: f"qdeck jobs {queue}",
     Code.OVERDUE: lambda queue: f"qdeck jobs {queue}",
+    Code.FAILING: lambda queue: f"qdeck dead {queue} --group",
     Code.FILLING: lambda queue: f"qdeck jobs {queue}",
 }
 

@@ -25,6 +25,7 @@ _SERVER: Final = (
 )  # fmt: skip
 _JOBS: Final[Mapping[Code, Callable[[QueueRow], float]]] = {
     Code.FILLING: lambda row: row.ready or 0,
+    Code.FAILING: lambda row: (row.ready or 0) + (row.running or 0),
     Code.DEAD_GROWING: lambda row: 60 * (row.dead_per_min or 0),  # those of the next hour
     Code.SCHEDULE_LATE: lambda _: 1,
 }

@@ -129,6 +129,7 @@ class QueueRow:
     in_per_s: float | None = None
     out_per_s: float | None = None
     dead_per_min: float | None = None
+    failing: tuple[int, int] | None = None  # per cent of its attempts that fail now, and that failed in its last hours
     workers: int | None = None
     totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     unknown_tasks: tuple[UnknownTaskJobs, ...] = ()

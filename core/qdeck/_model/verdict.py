@@ -54,6 +54,8 @@ _STILL_GROWS: Final = 0.1  # a queue that fills is one until it falls below this
 _HELD_S: Final = 30  # seconds of that growth which wait before a queue fills
 _FAR_S: Final = 10  # the same where far more come than go: its oldest job is still young then
 _FAR_TIMES: Final = 3
+_FAILS_TIMES: Final = 3
+_FAILS_MORE: Final = 10  # per cent
 _SUMMED: Final = (Code.STUCK, Code.LATE)  # found for all queues together; each queue has its own count
 
 
@@ -435,14 +437,21 @@ def _trends(rows: Sequence[QueueRow], found: Findings) -> Iterator[None]:
             if (row.dead_per_min or 0) >= _DEAD_GROWS:
                 grown = round(row.dead_per_min or 0)
                 findings.append(found.of_queue(Code.DEAD_GROWING, Status.DEGRADED, row.ref, grown))
+            if row.failing is not None and _fails(*row.failing):
+                findings.append(found.of_queue(Code.FAILING, Status.DEGRADED, row.ref, *row.failing))
             if growth := _filling(row, is_known=found.known(Code.FILLING, row.ref) is not None):
                 findings.append(found.of_queue(Code.FILLING, Status.DEGRADED, row.ref, round(60 * growth)))
         yield
-    if rows and all(row.in_per_s is None and row.dead_per_min is None for row in rows):
+    if rows and not findings and all(row.in_per_s is None and row.dead_per_min is None for row in rows):
         found.checks.append(_unknown("trends", "rates need a second refresh"))
     else:
-        well = "no queue fills faster than it drains, and dead letters do not grow"
+        well = "no queue fills faster than it drains or fails more than before, and dead letters do not grow"
         found.checks.append(make_check("trends", findings, well, value=len(findings), threshold=0))
+
+
+def _fails(now: int, before: int) -> bool:
+    """Return whether far more attempts fail than in the last hours, in per cent."""
+    return now >= max(_FAILS_TIMES * before, before + _FAILS_MORE)
 
 
 def _filling(row: QueueRow, *, is_known: bool) -> float:

@@ -88,6 +88,7 @@ class Code(StrEnum):
     HANDLER_STUCK = "handler_stuck"
     DEAD_GROWING = "dead_growing"
     FILLING = "filling"
+    FAILING = "failing"
     SCHEDULE_LATE = "schedule_late"
     MEASURE = "measure"
 
@@ -299,6 +300,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.UNDELIVERED: _undelivered,
     Code.HANDLER_STUCK: _handlers,
     Code.DEAD_GROWING: lambda f: f"dead letters of {f.label} grow by {60 * (f.count or 0):,}/h",
+    Code.FAILING: lambda f: f"{f.count} % of the attempts of {f.label} fail, {f.limit} % in its last hours",
     Code.FILLING: lambda f: f"{f.label} fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
     Code.MEASURE: lambda f: f"{f.count:,} {f.name} (limit {f.limit:,})",
 }
@@ -316,6 +318,7 @@ _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.BACKLOG: lambda f: f"{f.count:,} jobs ready (limit {f.limit:,})",
     Code.OVERDUE: lambda f: f"{f.count:,} jobs {f.name or 'overdue'} (limit {f.limit:,})",
     Code.DEAD_GROWING: lambda f: f"dead letters grow by {60 * (f.count or 0):,}/h",
+    Code.FAILING: lambda f: f"{f.count} % of its attempts fail, {f.limit} % in its last hours",
     Code.FILLING: lambda f: f"fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
 }
 HINTS: Final[Mapping[Code, str]] = {

@@ -17,7 +17,7 @@ from qdeck._queue_names import QueueType
 from qdeck._redis import keyspace_scan, reads
 from qdeck._redis.commands import Sleep, with_errors
 from qdeck._redis.errors import LOST, is_error
-from qdeck._server import history, late_schedules, workers
+from qdeck._server import failure_rates, history, late_schedules, workers
 from qdeck._server.counted_queues import TOTALS, CountedQueue, CountedTotals
 from qdeck._server.queue_details import Detail, pause_of, read_details
 from qdeck._server.server_info import READ_SAVES, read_server
@@ -66,6 +66,8 @@ class RefreshCache:
     next_part: int = 0
     rounds: int = -1
     thresholds: Thresholds = field(default_factory=Thresholds)
+    failing: dict[str, failure_rates.FailureRates] = field(default_factory=dict)
+    failing_ms: int = 0
     due_runs: late_schedules.DueRuns = field(default_factory=late_schedules.DueRuns)
     beside: Sequence[str] = ()  # the names of the queues of other systems, for a name that does not exist
 
@@ -265,7 +267,8 @@ def _read_counts(
     cache: RefreshCache, visible: Collection[str] | None, takers: dict[str, int] | None, now: int
 ) -> Program[frozenset[QueueRef]]:
     """Read the queues that are due, part by part, so that no part takes long; return which were read."""
-    earlier = None if cache.known else (yield from history.read_flow(cache.names, now))
+    is_first = not cache.known
+    earlier = (yield from history.read_flow(cache.names, now)) if is_first else None
     parts = _parts_due(cache, visible)
     fresh: set[QueueRef] = set()
     denied: list[Unreadable] = []
@@ -296,9 +299,25 @@ def _read_counts(
         fresh |= {row.ref for row in seen.values()}
         unread = [row.problem for row in seen.values() if row.is_unread and row.problem]
         denied += [problem for problem in unread if problem.code is UnreadableCode.NOPERM]
+    if not is_first or earlier is not None:  # else no agent has sampled the queues lately
+        yield from _read_failures(cache, visible, takers, now)
     if fresh and len(denied) == len(fresh) and all(known.row.is_unread for known in cache.known.values()):
         raise NotAllowed(denied[0].text, hint="Give this user read rights, such as +@read and ~*")
     return frozenset(fresh)
+
+
+def _read_failures(
+    cache: RefreshCache, visible: Collection[str] | None, takers: dict[str, int] | None, now: int
+) -> Program[None]:
+    """Compare the failures of the visible queues with those of their last hours, now and then."""
+    if 0 <= now - cache.failing_ms < failure_rates.EVERY_MS:
+        return
+    seen = [name for name in (cache.known if visible is None else visible) if name in cache.known]
+    names = [name for name in seen if cache.known[name].row.totals.get("failed")][: failure_rates.MOST_QUEUES]
+    if names:
+        cache.failing, cache.failing_ms = (yield from failure_rates.read(names)), now
+        for name in names:
+            _row_of(cache, name, takers, now)
 
 
 def _parts_due(cache: RefreshCache, visible: Collection[str] | None) -> list[QueueChunk]:
@@ -426,7 +445,7 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
     came, went, dead = known.rates(now)
     derived = (
         stuck, over_limit, overdue, late, late_delayed, oldest, detail.exact, came, went, dead, serving,
-        detail.set_aside, detail.undelivered, detail.problem,
+        detail.set_aside, detail.undelivered, detail.problem, cache.failing.get(name),
     )  # fmt: skip
     if _read_derived(row) != derived:
         changes: dict[str, Any] = dict(zip(_DERIVED, derived, strict=True))
@@ -436,6 +455,7 @@ def _row_of(cache: RefreshCache, name: str, takers: dict[str, int] | None, now: 
 _DERIVED: Final = (
     "stuck", "over_limit", "overdue", "late", "late_delayed", "oldest_s", "oldest_exact", "in_per_s", "out_per_s",
     "dead_per_min", "workers", "set_aside", "undelivered", "problem",
+    "failing",
 )  # fmt: skip
 _read_derived: Final = attrgetter(*_DERIVED)
 _NO_DETAIL: Final = Detail()
