@@ -62,6 +62,25 @@ def test_a_retry_runs_no_task_whose_dependency_did_not_succeed(page: IfdbWriter,
     assert page.order == ["P", "D"]
 
 
+def test_a_completion_names_the_dependents_and_undo_does_not_run_a_task_after_them(
+    page: IfdbWriter, deck: Writer
+) -> None:
+    for name, needs in (("P", None), ("D", "P"), ("E", "D")):
+        page.enqueue(name, dependency=needs)
+    plan = deck.plan("complete", "ifdb", ids=["P"])
+    [entry] = plan.entries()
+    assert entry.reason == "marked as succeeded, removed from the queue; 1 dependent can start: D"
+    assert deck.undo(deck.apply(plan).batch).restored == 1
+    assert page.order == []
+    done = deck.apply(deck.plan("complete", "ifdb", ids=["P"]))
+    work_off(page)
+    assert page.order == ["D", "E"]
+    back = deck.undo(done.batch)
+    assert (back.restored, [skip.id for skip in back.skipped]) == (0, ["P"])
+    work_off(page)
+    assert page.order == ["D", "E"], "it does not run after them"
+
+
 def test_failed_attempts_are_counted(page: IfdbWriter, deck: Writer) -> None:
     page.fails["P"] = 2
     page.enqueue("P", retries=3)

@@ -23,7 +23,7 @@ from qdeck._redis.errors import is_error
 from qdeck.adapters import paging
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.ifdb import changes
-from qdeck.adapters.ifdb.changes import DATA, QUEUE, RETRIES, read_task
+from qdeck.adapters.ifdb.changes import DATA, QUEUE, RETRIES, Dependents, read_task
 from qdeck.adapters.model import (
     MOST_RUNS_S,
     Capability,
@@ -181,9 +181,9 @@ class Ifdb(Adapter):
         found = [_schedule(raw_id, task, now) for raw_id, raw in tasks.items() if (task := read_task(raw))]
         return sorted((row for row in found if row is not None), key=lambda row: row.name)
 
-    def prepare(self, verb: str, now: int) -> Program[set[str]]:
-        """Read which tasks have dependents, for removals."""
-        return (yield from _needed()) if verb == Verb.DISCARD else set()
+    def prepare(self, verb: str, now: int) -> Program[Dependents]:
+        """Read the dependents of tasks, for removals and completions."""
+        return (yield from _read_dependents()) if verb in (Verb.DISCARD, Verb.COMPLETE) else {}
 
     def rules(self, queue: str) -> Sequence[Rule]:
         """Return the rules for tasks that succeeded long ago and have no dependents, and for broken records."""
@@ -224,7 +224,7 @@ class Ifdb(Adapter):
 
     def changes(self, act: Verb, entries: Sequence[Entry], context: Context) -> Program[Sequence[Change | Skipped]]:
         """Return the changes of tasks and of their places in the queue."""
-        prepared: set[str] | None = context.prepared
+        prepared: Dependents | None = context.prepared
         needed = (yield from self.prepare(act, context.now)) if prepared is None else prepared
         return change_each(
             lambda entry: changes.build(act, entry, context.now, context.priority, needed=needed), entries
@@ -258,14 +258,14 @@ def _bytes_of(name: str) -> bytes | None:
         return None
 
 
-def _needed() -> Program[set[str]]:
-    """Return the ids that tasks depend on."""
+def _read_dependents() -> Program[Dependents]:
+    """Return the tasks that depend on others and have not succeeded, by the ids of those."""
     tasks = yield from reads.scan_hash(DATA)
-    found: set[str] = set()
-    for value in tasks.values():
+    found: Dependents = {}
+    for raw_id, value in tasks.items():
         task = read_task(value)
         if task and not task.get("success") and isinstance(d := task.get("dependency"), str):
-            found.add(d)
+            found.setdefault(d, {})[raw_id] = value
     return found
 
 

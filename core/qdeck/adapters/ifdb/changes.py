@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from qdeck._engine.stored_numbers import whole
 from qdeck._model.reasons import Caution, CautionCode, SkipCode
 from qdeck._model.words import Verb
+from qdeck._redis.commands import text_of
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
 from qdeck.adapters.model import Entry, Seen, Skipped
 from qdeck.adapters.times import iso, read_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Iterator, Mapping
+
+    from qdeck.adapters.cells import Cell
+
+Dependents: TypeAlias = "dict[str, dict[bytes, bytes]]"
+"""The id of a task, and those that depend on it, with their records."""
 
 QUEUE: Final = b"ifdb:task_queue"
 DATA: Final = b"ifdb:task_data"
 RETRIES: Final = 3  # RetryFailedJobs gives 2: three runs, where a worker counts down after it tests
 _BAND: Final = 1_000_000
+_MOST_GUARDS: Final = 20  # dependents that an undo compares
 _EFFECTS: Final[Mapping[Verb, str]] = {
     Verb.RETRY: "pending again, queued now, for three more runs",
     Verb.RUN: "due now",
@@ -55,9 +63,11 @@ def score_of(task: dict[str, Any], now: int) -> bytes:
     return b"%d" % (band * _BAND + (now if at is None else at) // 1000)
 
 
-def build(act: Verb, entry: Entry, now: int, priority: Any = None, *, needed: Collection[str] = ()) -> Change:
-    """Return the change of a verb for a task; `needed` are the tasks with dependents, which stay."""
-    if act is Verb.DISCARD and entry.id in needed:
+def build(act: Verb, entry: Entry, now: int, priority: Any = None, *, needed: Dependents | None = None) -> Change:
+    """Return the change of a verb for a task; `needed` are the tasks with dependents, which are not discarded."""
+    kids = (needed or {}).get(entry.id, {})
+    waiting = {} if act is not Verb.COMPLETE else {one: raw for one, raw in kids.items() if _is_pending(raw)}
+    if act is Verb.DISCARD and kids:
         raise Skipped(SkipCode.OTHERS_WAIT)
     was = entry.seen
     task = read_task(was.value)
@@ -78,10 +88,30 @@ def build(act: Verb, entry: Entry, now: int, priority: Any = None, *, needed: Co
         cells=(
             cells.field(DATA, was.member, was.value, value),
             cells.score(QUEUE, was.member, was.score, score),
+            *_guards(waiting),
         ),
-        effect=_EFFECTS[act],
+        effect=_EFFECTS[act] + _starting(waiting),
         caution=Caution(code=CautionCode.HAS_DEPENDENTS) if act is Verb.DISCARD else None,
     )
+
+
+def _is_pending(raw: bytes) -> bool:
+    task = read_task(raw)
+    return task is not None and bool(task.get("pending"))
+
+
+def _guards(waiting: Mapping[bytes, bytes]) -> Iterator[Cell]:
+    """Yield what an undo compares: a task whose dependents have run is not to run after them."""
+    for raw_id, value in islice(waiting.items(), _MOST_GUARDS):
+        yield cells.field(DATA, raw_id, value).guards_undo
+
+
+def _starting(waiting: Mapping[bytes, bytes]) -> str:
+    if not waiting:
+        return ""
+    from qdeck.adapters.plans import PlanTotals  # only a plan needs it
+
+    return f"; {PlanTotals(starting=[text_of(one) for one in waiting]).starting_words}"
 
 
 def _changed(act: Verb, task: dict[str, Any], now: int, priority: Any) -> dict[str, Any]:
