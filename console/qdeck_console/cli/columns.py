@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+LOOKAHEAD: Final = 200
+"""Rows that decide the widths of the columns; the others are written as they come."""
 
 
 class TextColumn(NamedTuple):

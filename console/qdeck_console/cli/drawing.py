@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
+from qdeck_console.cli.columns import LOOKAHEAD
 from qdeck_console.format import fit, length
 from qdeck_console.terminal import wants_ascii, wants_no_colour
 from qdeck_console.text import plain_signs, width, wrap
@@ -35,7 +36,6 @@ _BESIDE: Final = 26  # cells that a text needs beside the other columns; with fe
 _LONGEST: Final = 60  # cells of a word that a text is not broken in
 _NARROWEST: Final = 12  # a name that is folded
 _MOST_LINES: Final = 12  # of one text
-_LOOKAHEAD: Final = 200  # rows that decide the widths of the columns
 _NOTHING: Final = frozenset({"0", "-"})
 _kept: list[list[Line]] = []
 
@@ -101,10 +101,10 @@ def sentence_lines(pieces: Sequence[Piece], indent: int, hang: int = 0) -> Itera
 def table_lines(columns: Sequence[TextColumn], rows: Iterable[Sequence[Cell]]) -> Iterator[Line]:
     """Yield the head and the rows of a table as they come."""
     items = iter(rows)
-    first = list(islice(items, _LOOKAHEAD))
+    first = list(islice(items, LOOKAHEAD))
     if not first:
         return
-    is_whole = len(first) < _LOOKAHEAD
+    is_whole = len(first) < LOOKAHEAD
     used = [at for at, _ in enumerate(columns) if not is_whole or any(_shown(row[at]) for row in first)]
     layout = _Layout([_measured(columns[at], at, [_shown(row[at]) for row in first]) for at in used])
     yield layout.head()

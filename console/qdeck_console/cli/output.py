@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import click
 
 from qdeck.admin import escaped_json, mask_text
-from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.columns import LOOKAHEAD, Cell, TextColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -30,7 +30,6 @@ _UNREAD_CHARS: Final = 400
 _SKIP_LINES: Final = 20
 _WIDEST: Final = 200  # cells of a column: a longer id moves the rest of its own row
 _SKIP_NAMES: Final = 3  # of those that have one reason
-_LOOKAHEAD: Final = 200  # rows that decide the widths of the columns
 
 
 def safe(value: object) -> str:
@@ -231,7 +230,7 @@ def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[Cell | str]]) -
         drawing.draw(drawing.table_lines(columns, cells()))
         return count
     items = ([_cut(cell.text, column.most) for column, cell in zip(columns, row, strict=True)] for row in cells())
-    first = list(islice(items, _LOOKAHEAD))
+    first = list(islice(items, LOOKAHEAD))
     widths = [max([_width(c.title), *(min(_width(row[i]), _WIDEST) for row in first)]) for i, c in enumerate(columns)]
     if first:
         line(_aligned(columns, widths, [column.title for column in columns]))

@@ -76,6 +76,7 @@ IMPORTANT: Final = {
     ("dead",): ("$ID", "TimeoutError: relay 7"),
     ("dead", "--group"): ("TimeoutError", "relay N timed out", QUEUE),
     ("jobs", QUEUE): ("$STUCK", "$ID", "$BLOCKED", WORKER),
+    ("find", "$DONE"): ("$DONE", "done", QUEUE),
     ("workers",): (WORKER, "alive", QUEUE),
     ("schedule", "list"): ("feeds", "next", "in "),
     ("activity",): ("$BATCH", "cancel", "ago"),
@@ -91,7 +92,7 @@ IMPORTANT: Final = {
 def test_what_matters_is_whole_and_every_line_fits(
     scene: Scene, drawn: Callable[..., str], command: tuple[str, ...], columns: int
 ) -> None:
-    seen = drawn(*command, columns=columns)
+    seen = drawn(*(scene.words().get(word.removeprefix("$"), word) for word in command), columns=columns)
     assert [line for line in lines(seen) if len(line) > columns and "--apply" not in line] == []
     for wanted in IMPORTANT[command]:
         for name, value in scene.words().items():
