@@ -121,7 +121,7 @@ def text_of(number: int) -> str:
     return f"Incident {number} of {len(INCIDENTS)}\n  {incident.report}\n  Goal: {incident.goal}"
 
 
-class Watch:
+class IncidentCheck:
     """Checks every second whether an incident is solved, and shows it in the console."""
 
     def __init__(self, url: str, incident: Incident) -> None:

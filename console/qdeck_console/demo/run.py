@@ -17,7 +17,7 @@ from qdeck.admin import NATIVE, Reader
 from qdeck.runtime import module_command
 from qdeck.testing import Past
 from qdeck_console.demo import names
-from qdeck_console.demo.incidents import INCIDENTS, Watch, text_of
+from qdeck_console.demo.incidents import INCIDENTS, IncidentCheck, text_of
 from qdeck_console.demo.others import seed_others
 from qdeck_console.demo.schedules import seed_schedules
 from qdeck_console.demo.seed import GONE, Seeder
@@ -205,7 +205,7 @@ def _console(demo: Demo, seconds: float | None, *, read_only: bool, incident: in
         return run_console(demo.url, read_only=read_only, title="demo", seconds=seconds)
     _write(f"{text_of(incident)}\n\nPress Enter to open the console. `q` leaves it.")
     sys.stdin.readline()
-    with Watch(demo.url, INCIDENTS[incident - 1]) as watch:
+    with IncidentCheck(demo.url, INCIDENTS[incident - 1]) as watch:
         code = run_console(
             demo.url, read_only=read_only, title=f"incident {incident}", seconds=seconds, on_start=watch.attach
         )

@@ -18,7 +18,7 @@ import pytest
 from qdeck.admin import ADAPTERS, Writer
 from qdeck.testing import Past
 from qdeck_console.demo import names
-from qdeck_console.demo.incidents import INCIDENTS, Watch
+from qdeck_console.demo.incidents import INCIDENTS, IncidentCheck
 from qdeck_console.demo.others import seed_others, writers
 from qdeck_console.demo.run import Demo
 from qdeck_console.demo.schedules import seed_schedules
@@ -194,7 +194,7 @@ def test_each_incident_is_solved_by_what_its_goal_names() -> None:
     with contextlib.ExitStack() as stack:
         for number, incident in enumerate(INCIDENTS, 1):
             demo = stack.enter_context(Demo(incident=incident))
-            with Writer(demo.url, adapters=ADAPTERS) as deck, Watch(demo.url, incident) as watch:
+            with Writer(demo.url, adapters=ADAPTERS) as deck, IncidentCheck(demo.url, incident) as watch:
                 assert not incident.is_solved(deck), number
                 last_moment = time.monotonic() + 60
                 solve(number, deck, demo.url, stack)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from qdeck.admin import Writer
 from qdeck.testing import Past
 from qdeck_console.demo import names
-from qdeck_console.demo.incidents import INCIDENTS, Watch
+from qdeck_console.demo.incidents import INCIDENTS, IncidentCheck
 from qdeck_console.demo.seed import Seeder
 from support.screens import app_of, console, until
 
@@ -21,7 +21,7 @@ async def test_the_footer_shows_that_an_incident_is_solved(url: str, raw: redis.
         incident.seed(Seeder(past))
     async with console(url) as pilot:
         await until(pilot, "18 jobs waiting")
-        with Watch(url, incident) as watch:
+        with IncidentCheck(url, incident) as watch:
             watch.attach(app_of(pilot))
             assert watch.result == "Not solved. Goal: Issue the invoices that wait."
             with Writer(url) as deck:
