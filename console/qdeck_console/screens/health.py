@@ -49,6 +49,7 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         self._trips = Trips()
         self._dated: tuple[AsyncReader, dict[str, Finding]] | None = None
         self._rows: Sequence[CheckRow] = ()
+        self._still: tuple[int | None, tuple[list[float | None], RefreshCost]] | None = None
 
     def body(self) -> Sequence[Widget]:
         """The checks, and the server beside them."""
@@ -77,18 +78,29 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
     def _judged(self, snapshot: Snapshot) -> list[CheckRow]:
         data = self.data or ServerHealth()
         facts = present_server.facts_of(
-            snapshot, data.vitals, self._trips, self._cost(), here_ms=self.feed_state.read_ms, tasks=data.tasks
+            snapshot, data.vitals, self._trips, self._load()[1], here_ms=self.feed_state.read_ms, tasks=data.tasks
         )
         return self._since.dated(present.rows(snapshot, facts), snapshot.at_ms, data.dated)
 
-    def _cost(self) -> RefreshCost:
-        commands, sent = self.console.cost.per_second()
-        return RefreshCost(commands=commands, sent_bytes=sent, took_s=self.feed_state.took_s)
+    @property
+    def _is_still(self) -> bool:
+        """Whether the display is frozen, and what it shows is known."""
+        frozen_ms = self.console.frozen_ms
+        return frozen_ms is not None and self._still is not None and self._still[0] == frozen_ms
+
+    def _load(self) -> tuple[list[float | None], RefreshCost]:
+        """Return the commands of the server and what ours cost, or what they were when the display was frozen."""
+        if self._still is None or not self._is_still:
+            commands, sent = self.console.cost.per_second()
+            cost = RefreshCost(commands=commands, sent_bytes=sent, took_s=self.feed_state.took_s)
+            self._still = (self.console.frozen_ms, (list(self.console.served), cost))
+        return self._still[1]
 
     def draw(self, *, fresh: bool) -> None:
         """Draw the checks, the verdict above them and the server beside them."""
         snapshot = self.feed_state.snapshot
-        self._rows = self._judged(snapshot) if snapshot else ()
+        if not self._is_still:
+            self._rows = self._judged(snapshot) if snapshot else ()
         self.draw_list()
         self._draw_summary(snapshot)
 
@@ -161,8 +173,9 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         panel.show(lambda _w, _h: lines, self.painter)
 
     def _server(self, snapshot: Snapshot, cells: int) -> list[Line]:
-        vitals, served = (self.data or ServerHealth()).vitals, list(self.console.served)
-        return present_server.server_lines(snapshot, vitals, served, self._cost(), max(20, cells))
+        return present_server.server_lines(
+            snapshot, (self.data or ServerHealth()).vitals, *self._load(), max(20, cells)
+        )
 
     def _why_not_open(self) -> str:
         row = self.chosen

@@ -119,3 +119,19 @@ async def test_who_looked_after_the_queues_last_is_told(url: str, raw: redis.Red
         for name, value in (("holder", "eu-1-77"), ("started", seconds * 1000), ("ended", seconds * 1000)):
             raw.hset("qdeck:agent:{qdeck:maintain}", name, str(value))
         await until(pilot, "maintain by eu-1-77")
+
+
+async def test_a_frozen_display_stands_still_chart_and_cost_included(url: str) -> None:
+    fill(url)
+    async with console(url, "8") as pilot:
+        app = app_of(pilot)
+        await until(pilot, "commands/s")
+        await pilot.press("f")
+        await until(pilot, "FROZEN")
+        before, seen = lines(app)[4:-1], len(app.served)
+        await until(pilot, lambda: len(app.served) >= seen + 3)
+        await pilot.press("j", "k")  # which draws it again
+        await pilot.pause()
+        assert lines(app)[4:-1] == before
+        await pilot.press("f")
+        await until(pilot, lambda: lines(app)[4:-1] != before)
