@@ -127,22 +127,6 @@ async def test_enter_opens_and_escape_goes_back(url: str) -> None:
         assert pilot.app.return_value == 0
 
 
-async def test_pausing_is_done_told_and_undone(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
-        async with console(url) as pilot:
-            await until(pilot, "1 queue,")
-            await pilot.press("p")
-            await until(pilot, "Pause mail")
-            await pilot.press("enter")
-            await until(pilot, "mail paused")
-            assert deck.snapshot().queues[0].paused
-            await until(pilot, "p resume")
-            await pilot.press("p")
-            await until(pilot, "mail resumed")
-            assert not deck.snapshot().queues[0].paused
-
-
 async def test_read_only_says_why_it_does_not_act(url: str) -> None:
     fill(url)
     async with console(url, read_only=True) as pilot:

@@ -139,7 +139,11 @@ async def test_a_pause_of_another_operator_is_asked_for_and_ones_own_is_not(url:
             await pilot.press("tab", "enter")
             await until(pilot, "mail resumed")
             await until(pilot, "p pause")
-            deck.pause(MAIL)
+            await pilot.press("p")
+            await until(pilot, "Pause mail")
+            await pilot.press("enter")
+            await until(pilot, "mail paused")
+            assert deck.pause_of(MAIL) is not None
             await until(pilot, "p resume")
             await pilot.press("p")
             await until(pilot, lambda: deck.pause_of(MAIL) is None)
