@@ -70,7 +70,6 @@ class JudgedQueue:
     told: Sequence[Finding] = ()  # what health reports of it
     severities: Mapping[Code, Status] = field(default_factory=lambda: MappingProxyType({}))  # of the whole verdict
     causes: Mapping[Code, Cause] = field(default_factory=lambda: MappingProxyType({}))
-    answers: tuple[Answer, ...] = ()  # to the three questions
 
     def worst(self, code: Code) -> Severity:
         """The severity of what is said with this code."""
@@ -81,12 +80,26 @@ class JudgedQueue:
         worst = self.worst(code)
         return well if worst is Severity.FINE else f"{worst.role} bold"
 
+    # Made again where one queue is looked at: thousands would keep them.
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings on this queue, the worst first."""
+        from qdeck.admin import findings_of  # not before the first frame
+
+        return findings_of(self.row, self.told, self.severities)
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The answers to the three questions."""
+        from qdeck.admin import answers
+
+        return answers(self.findings)
+
     @property
     def remedy(self) -> Finding | None:
         """The worst of what can be repaired by a command."""
-        from qdeck.admin import findings_of  # not before the first frame
-
-        return next((one for one in findings_of(self.row, self.told, self.severities) if one.command), None)
+        return next((one for one in self.findings if one.command), None)
 
     @property
     def glyph(self) -> str:
@@ -167,7 +180,7 @@ class Judge:
 def _judged(
     row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, Status], causes: Mapping[Code, Cause]
 ) -> JudgedQueue:
-    from qdeck.admin import answers, finding_rank, findings_of  # not before the first frame
+    from qdeck.admin import finding_rank, findings_of  # not before the first frame
 
     found = findings_of(row, told, severities)
     reasons = [
@@ -187,7 +200,6 @@ def _judged(
         told=told,
         severities=severities,
         causes=causes,
-        answers=answers(found),
     )
 
 
