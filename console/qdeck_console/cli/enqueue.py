@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,10 +64,9 @@ def enqueue(
             kwargs,
             priority=100 if priority is None else read_priority(priority),
             at=_read_time(at),
+            logs=True,
             **options,
         )
-        if made.created:
-            _log(writer, queue, f"{task} {made.id}")
     if is_new:
         note(f"qdeck: the queue {safe(queue)} is new")
     if given.as_json:
@@ -77,14 +75,6 @@ def enqueue(
     line(safe(made.id))
     if not made.created:
         note("qdeck: no job created: a pending job has this name")
-
-
-def _log(writer: Writer, queue: str, detail: str) -> None:
-    """Record the job in the log of operations: an operator made it, and no application."""
-    from qdeck.admin import NATIVE, new_activity
-
-    name = queue.removeprefix(f"{NATIVE}/")
-    writer.record(new_activity("enqueue", time.time_ns() // 1_000_000, queues=[name], detail=detail))
 
 
 def _exists(writer: Writer, queue: str) -> bool:

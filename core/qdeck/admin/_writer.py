@@ -139,16 +139,25 @@ class Writes(Reads):
         at: datetime | float | None = None,
         after: Iterable[str] = (),
         tags: Iterable[str] = (),
+        logs: bool = False,
     ) -> Program[EnqueueResult]:
-        """Enqueue a job of a task given by name; the options that an app declares for the task are unknown here."""
+        """Enqueue a job of a task given by name; the options that an app declares for the task are unknown here. With
+        `logs`, record it in the log of operations.
+        """
         from qdeck._operations import new_jobs
+        from qdeck._server import activity_log
 
         where = _queue_name(queue)
         job = new_jobs.new_job(
             where, task, args, kwargs, id=id, name=name, unique=unique, priority=priority, retries=retries, delay=delay,
             at=at, after=after, tags=tags,
         )  # fmt: skip
-        return new_jobs.enqueue(where, job)
+        program = new_jobs.enqueue(where, job)
+        if not logs:
+            return program
+        return activity_log.logged(
+            program, "enqueue", queues=[where], detail=f"{task} {job.id}", unless=lambda made: not made.created
+        )
 
     @writes
     def pause(

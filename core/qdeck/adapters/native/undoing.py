@@ -13,8 +13,6 @@ from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
 from qdeck._redis.errors import LOST
 from qdeck._server import queue_settings
-from qdeck.adapters.native.job import by_id
-from qdeck.adapters.native.records import read_attempts
 from qdeck.adapters.undoing import KeptUndo, Undoer
 
 if TYPE_CHECKING:
@@ -216,6 +214,9 @@ class NativeUndoer(Undoer):
 
 def _started(queue: str, ids: Sequence[str]) -> Program[set[str]]:
     """Return which of these jobs run, have run, or are gone."""
+    from qdeck.adapters.native.job import by_id  # few batches have dependents that continued
+    from qdeck.adapters.native.records import read_attempts
+
     rows = yield from by_id(queue, ids)
     attempts = yield from reads.fetch_all([(b"HGET", keys.key(queue, "attempts"), raw_of(job_id)) for job_id in ids])
     return {
