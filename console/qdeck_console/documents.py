@@ -142,6 +142,7 @@ def queue(row: QueueRow) -> dict[str, Any]:
         "in_per_s": seconds(row.in_per_s),
         "out_per_s": seconds(row.out_per_s),
         "workers": row.workers,
+        "failing": None if row.failing is None else {"now_percent": row.failing[0], "before_percent": row.failing[1]},
         "orphaned": row.orphaned,
         "totals": dict(row.totals),
         "unknown_tasks": [

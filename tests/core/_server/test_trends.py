@@ -68,3 +68,12 @@ def test_dead_letters_are_counted_by_the_minute() -> None:
     assert 25 <= (growth[19] or 0) <= 35
     assert growth[150] == 0
     assert 0 < (growth[199] or 0) <= 1, "one more is no jump"
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "is_failing"),
+    [(10, 0, True), (9, 0, False), (30, 10, True), (29, 10, False), (20, 12, False), (90, 80, False)],
+)
+def test_a_queue_fails_by_its_own_last_hours(now: int, before: int, *, is_failing: bool) -> None:
+    found = judge(QueueRow(name=QUEUE, failing=(now, before))).findings
+    assert [(one.code, one.count, one.limit) for one in found] == [(Code.FAILING, now, before)] * is_failing
