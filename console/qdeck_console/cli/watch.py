@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Group
 from rich.live import Live
 
+from qdeck.admin import duration
 from qdeck_console.cli import drawing
 from qdeck_console.format import clock
 from qdeck_console.visible import safe_text
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from qdeck_console.format import Line
 
+_PATIENCE_S: Final = 3.0  # until a read that goes on is told
 _BELOW: Final = 4  # lines at most of the totals, and of when they were read
 
 
@@ -37,12 +39,20 @@ def watch(draw: Callable[[], None], every_s: float) -> None:
             frames.read()
     try:
         with Live(console=out, screen=True, auto_refresh=False) as live:
-            while True:
+
+            def show(*_: object) -> None:
                 out.size = shutil.get_terminal_size()
                 live.update(_fitting(frames.lines(), out), refresh=True)
+
+            signal.signal(signal.SIGALRM, show)  # a server that hangs: the read goes on, and the frame says so
+            while True:
+                show()
                 time.sleep(every_s)
+                signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, 1.0)
                 frames.read()
+                signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         drawing.draw(frames.lines())
 
 
@@ -55,11 +65,13 @@ class _Frames:
         self._last: list[Line] = []
         self._read_ms = 0.0
         self._error = ""
+        self._asked_ms: float | None = None
 
     def read(self) -> None:
         """Read the next frame; raise where there was none before."""
         from qdeck import QdeckError
 
+        self._asked_ms = 1000 * time.time()
         try:
             with drawing.keeping() as lines:
                 self._draw()
@@ -68,15 +80,20 @@ class _Frames:
                 raise
             self._error = str(error)
             return
+        finally:
+            self._asked_ms = None
         self._last, self._read_ms, self._error = lines, 1000 * time.time(), ""
 
     def lines(self) -> list[Line]:
         """Return the frame and when it was read; faint where the server is lost."""
         at = clock(self._read_ms)
-        if not self._error:
+        error = self._error
+        if self._asked_ms is not None:
+            error = error or f"no answer for {duration(1000 * time.time() - self._asked_ms)}"
+        if not error:
             return [*self._last, ((f"{at}, every {self._every_s:g}s; Ctrl-C ends", "faint"),)]
         old: list[Line] = [tuple((text, "faint") for text, _ in line) for line in self._last]
-        lost = f"server lost, shown as of {at}; trying again every {self._every_s:g}s: {self._error}"
+        lost = f"server lost, shown as of {at}; trying again every {self._every_s:g}s: {error}"
         return [*old, *drawing.sentence_lines([(safe_text(lost), "bad")], 0)]
 
 

@@ -51,6 +51,24 @@ def test_a_lost_server_is_named_and_comes_back(
     assert b"Traceback" not in shown.output
 
 
+def test_a_server_that_hangs_is_told_while_it_hangs(
+    make_server: Callable[..., Server], terminal: Callable[..., Terminal]
+) -> None:
+    server = make_server()
+    shown = terminal(QDECK, "status", "--watch", "0.2", "--url", server.url)
+    shown.wait_for(b"every 0.2s; Ctrl-C ends")
+    server.freeze()
+    shown.wait_for(b"no answer for ", 8)  # before the read gives up
+    server.thaw()
+    shown.output = b""
+    shown.wait_for(b"every 0.2s; Ctrl-C ends")
+    server.freeze()
+    shown.wait_for(b"no answer for ", 8)
+    shown.process.send_signal(signal.SIGINT)
+    assert shown.end() == 130
+    assert b"Traceback" not in shown.output
+
+
 def test_a_watch_draws_in_place_and_takes_no_more_memory(url: str, terminal: Callable[..., Terminal]) -> None:
     with Writer(url) as deck:
         for number in range(60):  # more queues than lines
