@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from qdeck import QdeckError
-from qdeck.admin import MISSED, NATIVE, Code, CronRule, QueueRef, ScheduleRow, Verb
+from qdeck.admin import MISSED, NATIVE, Code, CronRule, QueueRef, ScheduleRow, State, Verb
 from qdeck_console.actions import SCHEDULES, ActionHandler
 from qdeck_console.operations import OperationRequest
 from qdeck_console.presenters import schedules as present
@@ -108,6 +108,9 @@ class SchedulesScreen(ListScreen[ScheduleRow, Schedules]):
         async def act() -> None:
             if row.adapter is not None and row.next_id is not None:
                 job = await self.console.reader.job(QueueRef(row.adapter, row.queue), row.next_id)
+                if job.state == State.READY:
+                    self.console.say(f"{row.name} is due: a worker of {row.adapter} runs it next", "warn", "▲")
+                    return
                 await self.console.operator.act(OperationRequest(verb=Verb.RUN, jobs=(job,)))
                 return
             if not row.enabled and not await self._may_lift(f"Run {row.name} now", row, "Run"):

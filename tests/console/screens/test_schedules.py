@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pytest
 from textual.widgets import Input
 
 from qdeck._schedules import store
-from qdeck.admin import Definition, ScheduleRow, Writer, actor, new_job
+from qdeck.admin import ADAPTERS, Definition, ScheduleRow, Writer, actor, new_job
 from qdeck_console.format import length
 from qdeck_console.presenters import schedules as present
 from qdeck_console.presenters.line_parts import Naming
@@ -189,3 +190,16 @@ def test_what_is_wrong_is_said_in_words() -> None:
     assert "no worker" in present.reason(ScheduleRow(name="a", late_s=90))
     assert "dead letter" in present.reason(ScheduleRow(name="a", last_outcome="dead"))
     assert "cannot be read" in present.reason(ScheduleRow(name="a", problem="is damaged"))
+
+
+async def test_a_task_of_ifdb_that_is_due_is_not_run_again(url: str, raw: redis.Redis) -> None:
+    due = "2026-01-01T00:00:00+00:00"
+    task = {"id": "t", "name": "FetchFeeds", "cron": "*/30 * * * *", "pending": True, "enqueue_time": due}
+    raw.hset("ifdb:task_data", "t", json.dumps(task | {"scheduled_time": due, "priority": 50}))
+    raw.zadd("ifdb:task_queue", {"t": 50_000_000})
+    before = raw.hgetall("ifdb:task_data")
+    async with console(url, "6", adapters=ADAPTERS) as pilot:
+        await until(pilot, "FetchFeeds")
+        await pilot.press("n")
+        await until(pilot, "FetchFeeds is due: a worker of ifdb runs it next")
+    assert raw.hgetall("ifdb:task_data") == before

@@ -235,7 +235,7 @@ def _count(count: Count, entry: Entry) -> None:
     state = State(entry.state)
     count.states[state] += 1
     count.stuck += entry.stuck is not None
-    if state in (State.READY, State.DELAYED) and entry.since_ms is not None:
+    if state is State.READY and entry.since_ms is not None:
         count.oldest_ms = min(count.oldest_ms or entry.since_ms, entry.since_ms)
 
 
