@@ -66,6 +66,7 @@ class Adapters:
         self._has_all = self.shows_native and set(NAMES) <= set(names) and not on_cluster
         self._unknown_systems: Sequence[UnknownSystem] = ()
         self._search_again_at = -math.inf
+        self._is_empty = self._has_stored_search = False
         self._address, self._memory = address, memory
         self._verdict = verdict.Standing()
         self._remembered: discovery.Remembered | None = None
@@ -134,10 +135,11 @@ class Adapters:
             seen, found, *_ = yield from all_of(programs)
             self._note()
             seen = yield from self._extended(seen, *found)
-            if not seen.queues:
-                self._search_again_at = -math.inf
+            self._is_empty = not seen.queues
+            if self._is_empty and self._has_all:
+                yield from self._search_empty_server()
             # A stream with a consumer group beside queues may be anything.
-            told = [one for one in self._unknown_systems if not seen.queues or not one.is_stream]
+            told = [one for one in self._unknown_systems if self._is_empty or not one.is_stream]
             seen = replace(seen, unknown_systems=tuple(f"{one.name} ({one.key})" for one in told))
         else:
             seen = yield from self.native.look(own)
@@ -145,14 +147,23 @@ class Adapters:
         return (yield from self._verdict.judge(seen, self._memory.thresholds))
 
     def _find_unknown_systems(self) -> Program[None]:
-        """Find the systems that no adapter reads: at each refresh of an empty server, and rarely beside queues."""
+        """Find the systems that no adapter reads beside queues, once in a while."""
         from qdeck.adapters import unknown_systems
 
         now = time.monotonic()
-        if now < self._search_again_at:
+        if self._is_empty or now < self._search_again_at:
             return
-        self._unknown_systems = yield from unknown_systems.find(self._recall())
+        self._unknown_systems = yield from unknown_systems.find(self._recall(), with_streams=False)
         self._search_again_at = now + unknown_systems.KNOWN_S
+
+    def _search_empty_server(self) -> Program[None]:
+        """Find the systems that no adapter reads, and all streams with consumer groups."""
+        from qdeck.adapters import unknown_systems
+
+        self._unknown_systems = yield from unknown_systems.find(self._recall(), with_streams=True)
+        if not self._has_stored_search:  # a command may refresh only once
+            discovery.remember(self._address, self._recall())
+            self._has_stored_search = True
 
     def _remind(self) -> None:
         """Continue the search for native queues where the last one on this machine ended."""

@@ -70,18 +70,22 @@ class UnknownSystem(NamedTuple):
         return self.name == STREAMS
 
 
-def find(remembered: Remembered) -> Program[tuple[UnknownSystem, ...]]:
-    """Return the systems of which keys were found, with an example each; what may not be read is left out."""
+def find(remembered: Remembered, *, with_streams: bool) -> Program[tuple[UnknownSystem, ...]]:
+    """Return the systems of which keys were found, with an example each; what may not be read is left out.
+
+    `with_streams` reads the consumer groups of streams, which few roles may.
+    """
+    wanted = [one for one in _SEARCHES if with_streams or one.system != STREAMS]
     types = yield from reads.try_all([(b"TYPE", key) for _, key, _ in _FIXED])
     found: dict[str, bytes] = {}
     for (system, key, kind), reply in zip(_FIXED, types, strict=True):
         if not is_error(reply) and reply.decode() == kind:
             found.setdefault(system, key)
     passes = [remembered.passes.setdefault(f"unknown {one.system} {one.glob.decode()} {one.kind}", Pass())
-              for one in _SEARCHES]  # fmt: skip
-    searches = [_key_search(one, position) for one, position in zip(_SEARCHES, passes, strict=True)]
+              for one in wanted]  # fmt: skip
+    searches = [_key_search(one, position) for one, position in zip(wanted, passes, strict=True)]
     yield from sweep(searches, is_first=False)
-    for one, position in zip(_SEARCHES, passes, strict=True):
+    for one, position in zip(wanted, passes, strict=True):
         if one.system in found:
             continue
         names = [name for group in position.groups().values() for name in group.names][:MOST_KEYS]
