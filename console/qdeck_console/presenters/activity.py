@@ -75,7 +75,7 @@ def _result(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
 
 def _undo(row: Activity, cell: TableCell[ActivityView]) -> list[Piece]:
     later = cell.view.later
-    known = later.outcomes if row.verb == "retry" else None
+    known = later.outcomes if row.verb in REACHED else None
     restores_none = known is not None and known.is_whole and bool(known.no_undo)
     if row.undo_until_ms is None or later.undone or restores_none:
         return [(fmt.NONE, "ghost")]

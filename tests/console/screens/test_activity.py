@@ -106,6 +106,20 @@ async def test_each_row_tells_what_became_of_it(url: str) -> None:
         assert "Timeout" in text(app)
 
 
+async def test_a_row_promises_no_undo_that_its_pane_denies(url: str) -> None:
+    with Writer(url) as deck:
+        deck.enqueue(HOOKS, "deliver", [1], delay=3600)
+        deck.apply(deck.plan("run", HOOKS))
+    finish_next(url)
+    async with console(url, "9") as pilot:
+        seen = await until(pilot, "nothing left to undo")
+        [row] = [line.partition("│")[0] for line in seen.splitlines() if " run  " in line.partition("│")[0]]
+        assert "1 done" in row
+        assert not row.rstrip().endswith("m"), row
+        await pilot.press("u")
+        await until(pilot, "∅ nothing left to undo")
+
+
 def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
     rules = tuple(UsedRule(rule=name) for name in ("done_too_old", "dead_too_old", "pending_too_old"))
     row = Activity(at_ms=1, who="agent", host="desk", verb="purge", rules=rules, counts={"applied": 0})
