@@ -35,12 +35,15 @@ until = partial(screens.until, seconds=8.0)
 async def test_troubled_queues_come_first_with_their_reason_below(url: str, size: tuple[int, int]) -> None:
     fill(url)
     async with console(url, size=size) as pilot:
-        shown = await until(pilot, "watch")
-        heads = ["watch  2", "▲ mail", "1 stuck", "║ search", "fine  1", "hooks", "3 queues, native"]
+        shown = await until(pilot, "lease expired")
         body = "\n".join(lines(app_of(pilot))[3:])
-        places = [body.index(head) for head in heads]
-        assert places == sorted(places)
-        assert "paused, 40 jobs waiting" in shown
+        for heads in (
+            ("watch  2", "▲ mail", "lease expired", "fine  1", "hooks", "3 queues, native"),
+            ("watch  2", "║ search", "paused · p resume", "fine  1"),
+        ):
+            places = [body.index(head) for head in heads]
+            assert places == sorted(places)
+        assert "paused · p resume" in shown
         assert "12 dead letters" not in shown, "over 100 they are a problem"
         assert lines(app_of(pilot))[1].startswith(" ▲ degraded")
         assert "demo" in lines(app_of(pilot))[0]
@@ -111,15 +114,15 @@ async def test_enter_opens_and_escape_goes_back(url: str) -> None:
     fill(url)
     async with console(url, size=(80, 24)) as pilot:
         await until(pilot, "watch")
-        await pilot.press("enter")
-        shown = await until(pilot, "demo:dev:mail:actions")
-        assert "1 stuck" in shown
+        await pilot.press("slash", *"search", "enter", "enter")
+        shown = await until(pilot, "demo:dev:search:actions")
+        assert "paused" in shown
         await pilot.press("G")
         await until(pilot, "enqueued")
         await pilot.press("escape")
         await until(pilot, "watch")
         await pilot.press("enter")
-        await until(pilot, "demo:dev:mail:actions")
+        await until(pilot, "demo:dev:search:actions")
         await pilot.press("q")
         await until(pilot, "watch")
         await pilot.press("q")

@@ -125,7 +125,7 @@ def test_who_may_only_read_is_told_what_is_unknown(qdeck: Callable[..., Ran], ra
 def test_doctor(qdeck: Callable[..., Ran], contexts: Path) -> None:
     ran = qdeck("doctor", "--json", "--context", "local")
     checks = {check["name"]: check for check in ran.json["checks"]}
-    assert all(set(check) == {"name", "ok", "code", "detail", "hint"} for check in ran.json["checks"])
+    assert all(set(check) == {"name", "ok", "code", "detail", "hint", "command"} for check in ran.json["checks"])
     assert {"config", "context", "connection", "version", "clock", "looking", "changing", "persistence"} <= set(checks)
     assert {"scripts", "adapters", "workers", "abilities", "eviction", "memory"} <= set(checks)
     assert (ran.code, [name for name, check in checks.items() if check["ok"] is False]) == (0, [])
@@ -219,7 +219,7 @@ def test_what_is_wrong_is_dated_where_an_agent_noted_it(qdeck: Callable[..., Ran
     assert paused == {
         "code": "paused", "severity": "degraded", "adapter": "native", "queue": QUEUE,
         "message": f"{QUEUE} is paused, 1 job waiting", "count": 1, "limit": None, "problem_code": None, "since": None,
-        "since_exact": None,
+        "since_exact": None, "cause": None, "hint": None, "command": None,
     }  # fmt: skip
     assert "is paused, 1 job waiting\n" in qdeck("health").out
     with Writer(url) as deck:
