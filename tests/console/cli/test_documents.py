@@ -186,7 +186,7 @@ def test_a_verb_that_an_adapter_lacks_says_what_and_why(raw: redis.Redis, qdeck:
         (("requeue", "centos-7"), "vmpooler cannot requeue: the manager refills pools automatically"),
         (("jobs", "move", "centos-7", "--to", "a:b:actions", "--create"), "vmpooler does not support move"),
         (("jobs", "cancel", "scheduler"), "jobs are cancelled in PostgreSQL"),
-        (("queues", "pause", "centos-7"), "vmpooler does not support pause"),
+        (("queues", "pause", "centos-7"), "queues of vmpooler cannot be paused"),
         (("job", "edit", "centos-7", "pend1", "--payload", "-"), "vmpooler does not support edit"),
     ):
         ran = qdeck(*verb)
