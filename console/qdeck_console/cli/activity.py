@@ -74,10 +74,10 @@ _COLUMNS = (
     TextColumn("time"),
     TextColumn("who", most=80),
     TextColumn("operation"),
-    TextColumn("counts", most=60, drop=2),
+    TextColumn("counts", most=60, drop=3),
     TextColumn("result", drop=1),
     TextColumn("where", most=60, wraps=True),
-    TextColumn("undo", right=True),
+    TextColumn("undo", right=True, drop=2),
     TextColumn("batch", most=None),
 )
 
