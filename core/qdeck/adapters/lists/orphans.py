@@ -35,10 +35,11 @@ class OrphanCount:
         self._next_ms = now + _EVERY_MS
         of_tasks = [(queue, name, task) for queue, name in named if (task := tags_of(text_of(name)).get("task_id"))]
         some, self._is_cut = of_tasks[:MOST], len(of_tasks) > MOST
-        idle = yield from reads.try_all([(b"OBJECT", b"IDLETIME", name) for _, name, _ in some])
-        ttls = yield from reads.try_all([(b"PTTL", raw_of(f"task_queues:{task}")) for _, _, task in some])
+        replies = yield from reads.try_each(
+            [[(b"OBJECT", b"IDLETIME", name), (b"PTTL", raw_of(f"task_queues:{task}"))] for _, name, task in some]
+        )
         self.found, self._looked_at = {}, len(some)
-        for (queue, _, task), seconds, ttl in zip(some, idle, ttls, strict=True):
+        for (queue, _, task), (seconds, ttl) in zip(some, replies, strict=True):
             if isinstance(seconds, int) and seconds >= UNUSED_S and isinstance(ttl, int) and why_orphaned(task, ttl):
                 self.found[queue] = self.found.get(queue, 0) + 1
 
