@@ -93,11 +93,11 @@ def test_requeue_refers_to_the_dead_letter(page: Page, deck: Writer) -> None:
     crash(page, "both")
     page.mark_processing("hung", "worker-1", ago_s=7300)
     plan = deck.plan("requeue", "scheduler", stuck=True)
-    assert [skip.why for skip in plan.tail.skipped] == ["it has a dead letter: retry that one, or bury this entry"]
+    assert [skip.why for skip in plan.tail.skipped] == ["it has a dead letter: retry that, or bury this"]
     deck.apply(plan)
     assert page.raw.zrange(DELAYED, 0, -1) == [b"hung:NORMAL"]
     [job] = deck.jobs("scheduler", state=State.RUNNING)
-    assert deck.why_not_job("requeue", job) == "it has a dead letter: retry that one, or bury this entry"
+    assert deck.why_not_job("requeue", job) == "it has a dead letter: retry that, or bury this"
 
 
 @pytest.mark.parametrize(
