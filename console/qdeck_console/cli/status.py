@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,7 @@ from qdeck_console.cli.output import age, note_once, number, on_terminal, say, s
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from qdeck.admin import QueueRow, Snapshot
+    from qdeck.admin import QueueRow, Reader, Snapshot
     from qdeck_console.cli.base import CommandOptions
     from qdeck_console.queue_findings import JudgedQueue
 
@@ -37,7 +38,7 @@ def status(ctx: click.Context, every_s: float | None) -> None:
     if every_s is not None:
         _watch(given, every_s)
     with given.reader() as reader:
-        seen = reader.explained(reader.snapshot())
+        seen = _read(reader)
     for notice in seen.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
@@ -45,6 +46,12 @@ def status(ctx: click.Context, every_s: float | None) -> None:
     else:
         _print_status(seen)
     ctx.exit(seen.status.exit_code)
+
+
+def _read(reader: Reader) -> Snapshot:
+    """Return the queues, with the cause of each problem and since when it holds."""
+    seen = reader.explained(reader.snapshot())
+    return replace(seen, findings=reader.dated(seen.findings, seen.at_ms))
 
 
 def _watch(given: CommandOptions, every_s: float) -> None:
@@ -57,7 +64,7 @@ def _watch(given: CommandOptions, every_s: float) -> None:
     with given.reader() as reader:
 
         def draw() -> None:
-            seen = reader.explained(reader.snapshot())
+            seen = _read(reader)
             _print_status(seen)
             for notice in seen.notices:
                 say((notice, "warn"))
@@ -79,7 +86,8 @@ def _print_status(seen: Snapshot) -> None:
         say((f"{answer.question.value:9}  ", ""), (word, role), (f"  {answer.text}{todo}", ""), indent=2)
     for finding in seen.findings:
         cause = f": {finding.cause}" if finding.cause else ""
-        say((finding.text + cause, status_role(finding.severity)), indent=2, hang=2)
+        since = "" if finding.since_ms is None else f", for {age((seen.at_ms - finding.since_ms) / 1000)}"
+        say((finding.text + cause + since, status_role(finding.severity)), indent=2, hang=2)
     say(("", ""))
     count = queue_table(seen)
     total = seen.totals

@@ -228,3 +228,5 @@ def test_what_is_wrong_is_dated_where_an_agent_noted_it(qdeck: Callable[..., Ran
     [dated] = qdeck("health", "--json").json["findings"]
     assert dated == paused | {"since": iso(report.at_ms), "since_exact": False}
     assert "is paused, 1 job waiting, for " in qdeck("health").out
+    assert qdeck("status", "--json").json["findings"] == [dated]
+    assert "is paused, 1 job waiting, for " in qdeck("status").out
