@@ -90,8 +90,11 @@ def questions_of(code: Code) -> tuple[Question, ...]:
 def answers(findings: Iterable[Finding], checks: Iterable[Check] = ()) -> tuple[Answer, ...]:
     """Return the answers to the three questions; `findings` have the worst first."""
     worst: dict[Question, Finding] = {}
+    seen: set[Code] = set()
     for one in findings:
-        if one.severity is not Status.HEALTHY:
+        # Thousands of queues may have one problem, and this is asked for at each key.
+        if one.code not in seen and one.severity is not Status.HEALTHY:
+            seen.add(one.code)
             for question in questions_of(one.code):
                 worst.setdefault(question, one)
     is_unknown = any(check.name == "workers" and check.status is None for check in checks)
