@@ -341,7 +341,6 @@ def test_a_stop_does_not_count_on_workers_that_are_lost(qdeck: Callable[..., Ran
         ("worker", "json:dumps"),
         ("worker", "json:dumps", "-q", f"{QUEUE}=0"),
         ("console",),
-        ("demo",),
         (),
     ],
 )

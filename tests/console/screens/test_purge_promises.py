@@ -59,19 +59,21 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
 async def test_what_an_undo_broke_off_can_be_undone_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Writer(url) as deck:
         deck.enqueue(MAIL, "welcome", [1])
-    broken = UndoResult(batch="b-1", restored=1, skipped=(), error="the server went away")
+        batch = deck.apply(deck.plan("discard", MAIL)).batch
+        deck.enqueue(MAIL, "welcome", [2])
+    broken = UndoResult(batch=batch, restored=1, skipped=(), error="the server went away")
 
     async def breaks(*_: object) -> UndoResult:
         return broken
 
     async with console(url, "5") as pilot:
         operator = app_of(pilot).operator
-        operator.remember("b-1", "purge of 3 jobs")
+        operator.remember(batch, "purge of 3 jobs")
         with monkeypatch.context() as patched:
             patched.setattr(AsyncWriter, "undo", breaks)
             await undo(pilot)
             await until(pilot, "then the server went away")
-        assert [done.batch for done in operator.batches] == ["b-1"]
+        assert [done.batch for done in operator.batches] == [batch]
         assert AppliedPlan(count=3, undo_until_ms=1, back=1).line(100)[1][0].startswith("   u undoes the rest until")
 
 
