@@ -84,7 +84,7 @@ async def test_the_list_that_was_left_is_shown_again(two_queues: str) -> None:
         app = app_of(pilot)
         await until(pilot, "2 queues")
         await on_queue(pilot, HOOKS)
-        await pilot.press("enter")
+        await pilot.press("2")
         await until(pilot, lambda: jobs_of(pilot) == HOOKS)
         screen = app.screen
         assert isinstance(screen, JobsScreen)
