@@ -15,6 +15,7 @@ from qdeck._model.values import NATIVE, State
 from qdeck._model.words import Cause, Code, Verb
 from qdeck._operations import groups, stuck
 from qdeck._redis.errors import LOST
+from qdeck._redis.parallel_programs import all_of
 from qdeck.adapters.native import groups as native_groups
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Causes:
     def __init__(self, adapters: Adapters) -> None:
         self._adapters = adapters
         self._known: dict[tuple[QueueRef, Code], tuple[float, Cause | None]] = {}
-        self._workers: list[WorkerRow] | None = None
+        self._workers: list[WorkerRow] = []
         self._last: tuple[tuple[Finding, ...], Mapping[QueueRef, Mapping[Code, Cause]], tuple[Finding, ...]] = (
             (),
             {},
@@ -52,16 +53,14 @@ class Causes:
         wanted = _wanted(seen)
         known = {key: self._known[key] for key in wanted if key in self._known}
         most = _MOST_READ if known else len(wanted)
-        now, self._workers = time.monotonic(), None
+        now = time.monotonic()
         due = [key for key in wanted if key not in known or now - known[key][0] >= _REST_S]
         due.sort(key=lambda key: known[key][0] if key in known else 0.0)
-        for key in due[:most]:
-            try:
-                cause = yield from self._read(wanted[key], key[1], seen)
-            except LOST:
-                raise
-            except QdeckError:
-                cause = None  # the finding says what is known; what may not be read is in the notices
+        due = due[:most]
+        if any(code is Code.NO_WORKER for _, code in due):
+            self._workers = yield from self._adapters.workers()
+        causes = yield from all_of([self._read(wanted[key], key[1]) for key in due])
+        for key, cause in zip(due, causes, strict=True):
             before = known.get(key, (now, cause))[1]
             known[key] = (now, before if before == cause else cause)
         self._known = known
@@ -74,12 +73,14 @@ class Causes:
             self._last = (seen.findings, by_queue, findings)
         return replace(seen, causes=MappingProxyType(by_queue), findings=self._last[2])
 
-    def _read(self, row: QueueRow, code: Code, seen: Snapshot) -> Program[Cause | None]:
-        if code is Code.STUCK:
-            return (yield from self._stuck(row))
-        if code is Code.NO_WORKER:
-            return (yield from self._unserved(row))
-        return (yield from self._dead(row))
+    def _read(self, row: QueueRow, code: Code) -> Program[Cause | None]:
+        read = {Code.STUCK: self._stuck, Code.NO_WORKER: self._unserved}.get(code, self._dead)
+        try:
+            return (yield from read(row))
+        except LOST:
+            raise
+        except QdeckError:
+            return None  # the finding says what is known; what may not be read is in the notices
 
     def _stuck(self, row: QueueRow) -> Program[Cause | None]:
         found = yield from stuck.all_stuck(self._adapters, [row.ref], _EVERYTHING, 1, unread=[])
@@ -108,8 +109,6 @@ class Causes:
         return Cause(text=text, verb=Verb.RETRY if can else None)
 
     def _unserved(self, row: QueueRow) -> Program[Cause | None]:
-        if self._workers is None:
-            self._workers = yield from self._adapters.workers()
         served = [
             one for one in self._workers if not one.alive and one.adapter == row.adapter and row.name in one.queues
         ]

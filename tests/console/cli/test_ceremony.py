@@ -54,6 +54,7 @@ WRITING: Final = (
     "workers resume $WORKER",
     "workers stop $WORKER --yes",
     "queues pause $QUEUE",
+    "queues empty $QUEUE --yes",
     "queues resume shop:paused:actions",
 )
 # Those that only look, or show what would be done.
