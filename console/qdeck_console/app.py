@@ -32,6 +32,7 @@ from qdeck_console.terminal import fitting_theme, wants_ascii, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.textual_compat import QuietApp, all_screens
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
+from qdeck_console.typed_history import TypedHistory
 from qdeck_console.writing import Writing
 
 if TYPE_CHECKING:
@@ -99,8 +100,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
         self.shown = FeedState()
         self.frozen_ms: int | None = None
         self.served: deque[float | None] = deque(maxlen=600)  # commands a second, for the chart of the server
-        self.last_commands: deque[str] = deque(maxlen=100)  # what was run by name, the newest last
-        self.last_filters: deque[str] = deque(maxlen=100)
+        self.last_commands, self.last_filters = TypedHistory(), TypedHistory()
         self.last_key_at = self.keys_from = float("-inf")
         self.painter = Painter(INK)
         self.operator = Operator(self)
@@ -225,7 +225,7 @@ class ConsoleApp(QuietApp, inherit_bindings=False):
             self.writing.tell("--confirm")
 
     def _start_feed(self) -> None:
-        if self._feeding is not None:  # over, unless two decks took the place of another at once
+        if self._feeding is not None:  # over, unless two readers replaced another at once
             self._feeding.cancel()
         self._feeding = self.run_worker(self.feed.run, group="feed")
 

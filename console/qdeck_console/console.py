@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qdeck_console.operator import Operator
     from qdeck_console.problems import Problems
     from qdeck_console.screens.dialog import Dialog
+    from qdeck_console.typed_history import TypedHistory
     from qdeck_console.writing import Writing
 
 Answer = TypeVar("Answer")
@@ -45,8 +46,8 @@ class Console(Session, Protocol):
     frozen_ms: int | None
     last_key_at: float
     served: deque[float | None]
-    last_commands: deque[str]
-    last_filters: deque[str]
+    last_commands: TypedHistory
+    last_filters: TypedHistory
     theme: str
 
     @property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 from qdeck import NotAllowed, QdeckError, ServerUnreachable, UnreachableCause
 from qdeck_console.history import Flow, History, Pasts, flow_of
 from qdeck_console.pace import Pace
-from qdeck_console.queue_findings import Judge, Judged
+from qdeck_console.queue_findings import FindingsByQueue, ListedQueues
 from qdeck_console.steps import in_steps
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class FeedState:
     read_ms: int = 0  # wall clock
     took_s: float = 0.0
     flow: Flow = (None, None)
-    judged: Judged = field(default_factory=Judged)
+    listed: ListedQueues = field(default_factory=ListedQueues)
     history: History = field(default_factory=History)
     result_of: str = ""
     result: Any = None
@@ -90,7 +90,7 @@ class Feed:
         self._query: Query[Any] | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._pace = Pace(INTERVAL_S, forgives=True)
-        self._judge = Judge()
+        self._by_queue = FindingsByQueue()
         self.state = FeedState()
 
     def want(self, query: Query[Any] | None, *, at_once: bool = True) -> None:
@@ -139,13 +139,13 @@ class Feed:
         await in_steps(history.steps(snapshot, now))
         if isinstance(result, Pasts):
             history.learn(result)
-        await in_steps(self._judge.steps(snapshot))
+        await in_steps(self._by_queue.steps(snapshot))
         feed_state = FeedState(
             snapshot=snapshot,
             read_at=now,
             read_ms=time.time_ns() // 1_000_000,
             took_s=now - started,
-            judged=self._judge.judged,
+            listed=self._by_queue.listed,
             flow=flow_of(snapshot.queues),
             history=history,
             result_of=query.key if query is not None else "",

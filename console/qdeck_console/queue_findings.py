@@ -61,7 +61,7 @@ _reason: Final = lru_cache(_MOST_SHARED)(RowReason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedQueue:
+class ListedQueue:
     """A queue as the list shows it."""
 
     row: QueueRow
@@ -110,39 +110,39 @@ class JudgedQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ListedQueues:
     """The queues of a snapshot as a list shows them; `before` has the previous rows of those that changed."""
 
-    entries: tuple[JudgedQueue, ...] = ()
+    entries: tuple[ListedQueue, ...] = ()
     before: Mapping[QueueRef, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
-    by_ref: Mapping[QueueRef, JudgedQueue] = field(default_factory=lambda: MappingProxyType({}))
+    by_ref: Mapping[QueueRef, ListedQueue] = field(default_factory=lambda: MappingProxyType({}))
 
-    def of(self, queue: QueueRef) -> JudgedQueue | None:
+    def of(self, queue: QueueRef) -> ListedQueue | None:
         """Return one of the queues."""
         return self.by_ref.get(queue)
 
 
-class Judge:
+class FindingsByQueue:
     """Gathers the findings on each queue, snapshot after snapshot; a queue that did not change keeps its entry."""
 
     def __init__(self) -> None:
-        self._entries: dict[QueueRef, JudgedQueue] = {}
+        self._entries: dict[QueueRef, ListedQueue] = {}
         self._findings: tuple[Finding, ...] = ()
-        self._told: dict[QueueRef, list[Finding]] = {}
+        self._findings_of: dict[QueueRef, list[Finding]] = {}
         self._severities: Mapping[Code, Status] = {}
-        self.judged = Judged()
+        self.listed = ListedQueues()
 
     def steps(self, snapshot: Snapshot) -> Iterator[None]:
         """Gather the findings in steps, so that keys are answered in between; `judged` has the result."""
         if snapshot.findings is not self._findings:
-            yield from self._hear(snapshot.findings)
+            yield from self._group_findings(snapshot.findings)
         if self._severities != snapshot.severities:
             self._severities = snapshot.severities
         severities = self._severities
-        known, told, causes = self._entries, self._told, snapshot.causes
+        known, told, causes = self._entries, self._findings_of, snapshot.causes
         changed: dict[QueueRef, QueueRow] = {}
         nothing: list[Finding] = []
-        entries: dict[QueueRef, JudgedQueue] = {}
+        entries: dict[QueueRef, ListedQueue] = {}
         work = 0
         for row in snapshot.queues:
             ref = row.ref
@@ -156,7 +156,7 @@ class Judge:
             ):
                 if entry is not None and entry.row is not row:
                     changed[ref] = entry.row
-                entry = _judged(row, of_queue, severities, causes.get(ref, _NO_CAUSES))
+                entry = _listed(row, of_queue, severities, causes.get(ref, _NO_CAUSES))
                 work += 20
             entries[ref] = entry
             work += 1
@@ -164,22 +164,22 @@ class Judge:
                 work = 0
                 yield
         self._entries = entries
-        self.judged = Judged(tuple(entries.values()), changed, entries)
+        self.listed = ListedQueues(tuple(entries.values()), changed, entries)
 
-    def _hear(self, findings: tuple[Finding, ...]) -> Iterator[None]:
+    def _group_findings(self, findings: tuple[Finding, ...]) -> Iterator[None]:
         told: dict[QueueRef, list[Finding]] = {}
         for at, finding in enumerate(findings):
             if finding.queue is not None:
                 told.setdefault(finding.queue, []).append(finding)
             if at % HEARD == HEARD - 1:
                 yield
-        self._findings, self._told = findings, told
+        self._findings, self._findings_of = findings, told
         yield
 
 
-def _judged(
+def _listed(
     row: QueueRow, told: Sequence[Finding], severities: Mapping[Code, Status], causes: Mapping[Code, Cause]
-) -> JudgedQueue:
+) -> ListedQueue:
     from qdeck.admin import finding_rank, findings_of  # not before the first frame
 
     found = findings_of(row, told, severities)
@@ -193,7 +193,7 @@ def _judged(
     if row.paused and row.pause is not None and not any(one.code is Code.PAUSED for one in found):
         reasons.append(_reason(Severity.FINE, _pause_words(row), Code.PAUSED))
     severity = reasons[0].severity if reasons else Severity.FINE
-    return JudgedQueue(
+    return ListedQueue(
         row=row,
         severity=severity,
         reasons=tuple(reasons),

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck_console.presenters.line_parts import section
-from qdeck_console.queue_findings import Judge, Judged, JudgedQueue, RowReason, Severity
+from qdeck_console.queue_findings import FindingsByQueue, ListedQueue, ListedQueues, RowReason, Severity
 from qdeck_console.widgets.list_items import Item
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ class Sort(IntEnum):
         return ("worst first", "by name", "by ready", "by dead", "by oldest", "by in/s")[self]
 
 
-def _by_name(entry: JudgedQueue) -> tuple[str, str]:
+def _by_name(entry: ListedQueue) -> tuple[str, str]:
     return entry.row.name, entry.row.adapter
 
 
-def _sort_key(sort: Sort) -> Callable[[JudgedQueue], tuple[float | str, ...]]:
-    def worst(e: JudgedQueue) -> tuple[float | str, ...]:
+def _sort_key(sort: Sort) -> Callable[[ListedQueue], tuple[float | str, ...]]:
+    def worst(e: ListedQueue) -> tuple[float | str, ...]:
         rank = e.reasons[0].rank if e.reasons else (0, 0)
         return (e.severity, *rank, -(e.row.stuck or 0), -(e.row.dead or 0), -(e.row.ready or 0), *_by_name(e))
 
-    keys: Mapping[Sort, Callable[[JudgedQueue], tuple[float | str, ...]]] = {
+    keys: Mapping[Sort, Callable[[ListedQueue], tuple[float | str, ...]]] = {
         Sort.WORST: worst,
         Sort.NAME: _by_name,
         Sort.READY: lambda e: (-(e.row.ready or 0), *_by_name(e)),
@@ -81,9 +81,9 @@ class Asked:
 class Arranged:
     """The list: its queues in their order, the lines of each, and where each line is."""
 
-    judged: Judged = field(default_factory=Judged)
+    listed: ListedQueues = field(default_factory=ListedQueues)
     asked: Asked = field(default_factory=Asked)
-    entries: Sequence[JudgedQueue] = ()
+    entries: Sequence[ListedQueue] = ()
     counts: Mapping[Severity, int] = field(default_factory=lambda: MappingProxyType({}))
     reasons_shown: bool = True
     items: Sequence[Item] = ()
@@ -101,7 +101,9 @@ class Arranger:
         self._order: Sequence[QueueRef] = ()
         self._shown: dict[QueueRef, Severity] = {}
         self._next: dict[QueueRef, tuple[Severity, int]] = {}
-        self._counted: Judged | None = None  # the last snapshot that was checked for queues that change their group
+        self._counted: ListedQueues | None = (
+            None  # the last snapshot that was checked for queues that change their group
+        )
         self._begun = 0  # lists; one that is made in steps is given up when a key asks for another meanwhile
         self._sorted_at = float("-inf")
         self._sort = Sort.WORST
@@ -111,31 +113,31 @@ class Arranger:
         self._begun += 1
         self.arranged, self._counted = Arranged(), None
 
-    def holds(self, judged: Judged, asked: Asked) -> bool:
+    def holds(self, listed: ListedQueues, asked: Asked) -> bool:
         """Return whether what is arranged is just this."""
-        return self.arranged.judged is judged and self.arranged.asked == asked
+        return self.arranged.listed is listed and self.arranged.asked == asked
 
-    def arrange(self, judged: Judged, asked: Asked, now: float, last_key_at: float = float("-inf")) -> Arranged:
+    def arrange(self, listed: ListedQueues, asked: Asked, now: float, last_key_at: float = float("-inf")) -> Arranged:
         """Return the list of a snapshot, at once."""
-        for _ in self.steps(judged, asked, now, last_key_at):
+        for _ in self.steps(listed, asked, now, last_key_at):
             pass
         return self.arranged
 
-    def steps(self, judged: Judged, asked: Asked, now: float, last_key_at: float) -> Iterator[None]:
+    def steps(self, listed: ListedQueues, asked: Asked, now: float, last_key_at: float) -> Iterator[None]:
         """Arrange the queues in steps, so that keys are answered in between; `arranged` has the result.
         When another list was begun in between, this one ends unfinished: it would bring back the order of before.
         """
         self._begun += 1
         mine = self._begun
-        for _ in self._steps(judged, asked, now, last_key_at):
+        for _ in self._steps(listed, asked, now, last_key_at):
             yield
             if mine != self._begun:
                 return
 
-    def _steps(self, judged: Judged, asked: Asked, now: float, last_key_at: float) -> Iterator[None]:
-        entries: list[JudgedQueue] = []
-        yield from self._steady(judged, entries)
-        ordered: list[JudgedQueue] = []
+    def _steps(self, listed: ListedQueues, asked: Asked, now: float, last_key_at: float) -> Iterator[None]:
+        entries: list[ListedQueue] = []
+        yield from self._steady(listed, entries)
+        ordered: list[ListedQueue] = []
         is_due = now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S
         if is_due or asked.sort is not self._sort or not self._order:
             self._sort, self._sorted_at = asked.sort, now
@@ -150,14 +152,14 @@ class Arranger:
         if asked.filter:
             ordered = [entry for entry in ordered if entry.row.ref.has(asked.filter)]
             yield
-        yield from self._lay(judged, asked, ordered)
+        yield from self._lay(listed, asked, ordered)
 
-    def _steady(self, judged: Judged, out: list[JudgedQueue]) -> Iterator[None]:
+    def _steady(self, listed: ListedQueues, out: list[ListedQueue]) -> Iterator[None]:
         """The entries with the severity to be shown."""
         shown, following = self._shown, self._next
-        is_fresh = judged is not self._counted and judged is not self.arranged.judged
-        self._counted = judged
-        for part in _parts(judged.entries):
+        is_fresh = listed is not self._counted and listed is not self.arranged.listed
+        self._counted = listed
+        for part in _parts(listed.entries):
             out += [
                 entry
                 if entry.severity is shown.get(entry.row.ref) and entry.row.ref not in following
@@ -166,7 +168,7 @@ class Arranger:
             ]
             yield
 
-    def _held(self, entry: JudgedQueue, *, is_fresh: bool) -> JudgedQueue:
+    def _held(self, entry: ListedQueue, *, is_fresh: bool) -> ListedQueue:
         ref, severity = entry.row.ref, entry.severity
         shown = self._shown.setdefault(ref, severity)
         if severity == shown:
@@ -186,9 +188,9 @@ class Arranger:
         """What was said of a queue that is calmer now: a row whose state is shown a moment longer keeps its reason."""
         at = self.arranged.where.get(str(ref))
         row = None if at is None or severity is Severity.FINE else self.arranged.items[at].row
-        return row.reasons if isinstance(row, JudgedQueue) else ()
+        return row.reasons if isinstance(row, ListedQueue) else ()
 
-    def _as_before(self, entries: Sequence[JudgedQueue], out: list[JudgedQueue]) -> Iterator[None]:
+    def _as_before(self, entries: Sequence[ListedQueue], out: list[ListedQueue]) -> Iterator[None]:
         left = {entry.row.ref: entry for entry in entries}
         yield
         for part in _parts(self._order):
@@ -196,7 +198,7 @@ class Arranger:
             yield
         out += left.values()  # new ones
 
-    def _lay(self, judged: Judged, asked: Asked, entries: Sequence[JudgedQueue]) -> Iterator[None]:
+    def _lay(self, listed: ListedQueues, asked: Asked, entries: Sequence[ListedQueue]) -> Iterator[None]:
         """Put them into lines."""
         severities = [entry.severity for entry in entries]
         counts = {severity: severities.count(severity) for severity in Severity}
@@ -223,7 +225,7 @@ class Arranger:
                 tops.append(top := top + height)
             yield
         self.arranged = Arranged(
-            judged=judged, asked=asked, entries=entries, counts=counts, reasons_shown=reasons_shown,
+            listed=listed, asked=asked, entries=entries, counts=counts, reasons_shown=reasons_shown,
             items=items, tops=tops, where=where,
         )  # fmt: skip
 
@@ -232,9 +234,9 @@ def _parts(of: Sequence[T]) -> Iterator[Sequence[T]]:
     return (of[at : at + STEP] for at in range(0, len(of), STEP))
 
 
-def worst_first(seen: Snapshot) -> list[JudgedQueue]:
+def worst_first(seen: Snapshot) -> list[ListedQueue]:
     """Return the queues of a snapshot with their findings, in the order of the list."""
-    judge = Judge()
+    judge = FindingsByQueue()
     for _ in judge.steps(seen):
         pass
-    return sorted(judge.judged.entries, key=_sort_key(Sort.WORST))
+    return sorted(judge.listed.entries, key=_sort_key(Sort.WORST))

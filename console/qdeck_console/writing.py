@@ -131,7 +131,7 @@ class Writing:
         return self._session.context.live_until is not None and time.monotonic() >= self._session.context.live_until
 
     def end(self, why: str) -> None:
-        """Write no more: the deck that could is closed."""
+        """Write no more: the writer is closed."""
         if self._session.context.read_only:
             return
         if self._session.busy:

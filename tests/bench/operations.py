@@ -89,7 +89,7 @@ def _inside(name: str, stats: dict[str, Any]) -> bool:
 def main(count: int, trace: int, pins: Pins) -> None:
     """Prints a line for each step."""
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()
-    with BenchServer(pins) as server, Writer(server.url) as deck:
+    with BenchServer(pins) as server, Writer(server.url) as writer:
         if pins.client is not None:
             os.sched_setaffinity(0, {pins.client})
         yard = Yard(server.url, server.raw)
@@ -98,18 +98,18 @@ def main(count: int, trace: int, pins: Pins) -> None:
         measure = Meter(server.raw, count)
         measure("limit: read every history", lambda: read_all(yard, ids))
         for where in FILTERS:
-            plan = measure(f"plan {where or 'of everything'}", partial(build, deck, "retry", where))
+            plan = measure(f"plan {where or 'of everything'}", partial(build, writer, "retry", where))
         for verb, bare in (("retry", RETRY_BARE), ("discard", DISCARD_BARE)):
             measure(f"limit: {verb}, bare", partial(run_bare, yard, bare, ids))
             yard.raw.flushall(asynchronous=False)
             ids = yard.bulk_dead(count, trace)
-            plan = measure(f"plan {verb} of everything", partial(build, deck, verb, ""))
-            batch = measure(verb, partial(deck.apply, plan, keep_bytes=1 << 34))
-            measure(f"undo of {verb}", partial(deck.undo, batch.batch))
-            plan = build(deck, verb, "")
-            measure(f"{verb} with pauses, for its calls", partial(with_pauses, deck.apply, plan, keep_bytes=1 << 34))
-            measure("undo with pauses, for its calls", partial(with_pauses, deck.undo, plan.batch))
-        measure("groups", lambda: deck.groups(QUEUE))
+            plan = measure(f"plan {verb} of everything", partial(build, writer, verb, ""))
+            batch = measure(verb, partial(writer.apply, plan, keep_bytes=1 << 34))
+            measure(f"undo of {verb}", partial(writer.undo, batch.batch))
+            plan = build(writer, verb, "")
+            measure(f"{verb} with pauses, for its calls", partial(with_pauses, writer.apply, plan, keep_bytes=1 << 34))
+            measure("undo with pauses, for its calls", partial(with_pauses, writer.undo, plan.batch))
+        measure("groups", lambda: writer.groups(QUEUE))
 
 
 def with_pauses(step: Callable[..., Any], what: Any, **more: Any) -> None:
@@ -126,9 +126,9 @@ def with_pauses(step: Callable[..., Any], what: Any, **more: Any) -> None:
     step(what, progress=pause, cancelled=lambda: next(slices) >= PACED, **more)
 
 
-def build(deck: Writer, verb: str, where: str) -> Any:
+def build(writer: Writer, verb: str, where: str) -> Any:
     """A plan."""
-    return deck.plan(verb, QUEUE, where=where)
+    return writer.plan(verb, QUEUE, where=where)
 
 
 def memory_mb(field: str) -> int:

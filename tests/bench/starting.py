@@ -77,8 +77,8 @@ def _fill(raw: redis.Redis, url: str) -> None:
     for start in range(0, OTHER_KEYS, _PART):
         script(args=[start, start + _PART - 1])
     seed_others(url, 1)
-    with Writer(url) as deck:
-        deck.enqueue("bench:actions", "noop")
+    with Writer(url) as writer:
+        writer.enqueue("bench:actions", "noop")
 
 
 def command_s(arguments: Sequence[str], cpu: int | None, state: str) -> float:

@@ -51,7 +51,7 @@ def test_loading(
         back = threading.Thread(target=server.relaunch)
         back.start()
         told = set()
-        with Writer(server.url) as deck:
+        with Writer(server.url) as writer:
             while back.is_alive():
                 with Writer(server.url) as fresh:  # one that has connected before waits for the server
                     try:
@@ -65,7 +65,7 @@ def test_loading(
             assert percents, f"its progress is shown: {told}"
             for job_id in later:
                 fleet.wait_done(job_id)
-            assert deck.snapshot().totals.running == 0
+            assert writer.snapshot().totals.running == 0
         fleet.check_alive()
         fleet.books.check()
     app.close()

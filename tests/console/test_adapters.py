@@ -115,20 +115,22 @@ def fill(adapter: str, url: str, raw: redis.Redis) -> None:
     if adapter != NATIVE:
         FILL[adapter]().populate(raw)
         return
-    with Writer(url) as deck:
-        deck.enqueue("shop:sub:actions", "t", id="dead-1", retries=0)
+    with Writer(url) as writer:
+        writer.enqueue("shop:sub:actions", "t", id="dead-1", retries=0)
     fail_next(url, "shop:sub:actions", {"class": "Boom", "message": "password: tok123"})
-    with Writer(url) as deck:
-        deck.enqueue("shop:sub:actions", "t", id="ready-1", kwargs={"token": "tok123"})
-        deck.enqueue("shop:sub:actions", "t", id="later-1", delay=3600)
+    with Writer(url) as writer:
+        writer.enqueue("shop:sub:actions", "t", id="ready-1", kwargs={"token": "tok123"})
+        writer.enqueue("shop:sub:actions", "t", id="later-1", delay=3600)
 
 
 def seen_by(adapter: str, url: str, raw: redis.Redis) -> object:
     """All that an act may change: the server, or of our own adapter, whose undo leaves a line, what lists show."""
     if adapter != NATIVE:
         return values(raw)
-    with Writer(url) as deck:
-        return sorted((job.id, job.state, job.due_ms) for row in deck.snapshot().queues for job in deck.jobs(row.name))
+    with Writer(url) as writer:
+        return sorted(
+            (job.id, job.state, job.due_ms) for row in writer.snapshot().queues for job in writer.jobs(row.name)
+        )
 
 
 async def open_job(pilot: Pilot[int], name: str) -> None:
@@ -279,9 +281,9 @@ def test_what_a_retry_would_do_is_told_by_its_adapter(url: str, raw: redis.Redis
         "rq": "Like rq requeue", "celery": "Sends the call again",
         "bullmq": "Like Job.retry", "sidekiq": "Like Retry on its web page", "streams": "Added again to the end",
     }  # fmt: skip
-    with Writer(url, adapters=(adapter,)) as deck:
-        queue = next(row.name for row in deck.snapshot().queues if row.dead)
-        job = deck.job(queue, next(iter(deck.jobs(queue, state="dead"))).key)
+    with Writer(url, adapters=(adapter,)) as writer:
+        queue = next(row.name for row in writer.snapshot().queues if row.dead)
+        job = writer.job(queue, next(iter(writer.jobs(queue, state="dead"))).key)
     page = [line for _, line in relations(job, 200, naming=PLAIN, now_ms=0, related={}, kin=None)]
     for shown in (page, retry_would(job, 200, naming=PLAIN)):
         words = " ".join("".join(part for part, _ in line) for line in shown)
@@ -293,18 +295,18 @@ def test_what_a_retry_would_do_is_told_by_its_adapter(url: str, raw: redis.Redis
 @pytest.mark.parametrize("adapter", FILL)
 def test_what_is_written_to_a_file_has_no_secrets(url: str, raw: redis.Redis, adapter: str) -> None:
     fill(adapter, url, raw)
-    with Writer(url, adapters=(adapter,)) as deck:
-        jobs = [job for row in deck.snapshot().queues for job in deck.jobs(row.name)]
-        written = [dumps([document(job), document(deck.job(job.queue, job.key))]) for job in jobs]
+    with Writer(url, adapters=(adapter,)) as writer:
+        jobs = [job for row in writer.snapshot().queues for job in writer.jobs(row.name)]
+        written = [dumps([document(job), document(writer.job(job.queue, job.key))]) for job in jobs]
     assert written
     assert [text for text in written if SECRET in text] == []
 
 
 def test_an_act_that_an_adapter_has_not_is_greyed_with_the_reason(url: str, raw: redis.Redis) -> None:
-    with Writer(url, adapters=("vmpooler",)) as deck:
+    with Writer(url, adapters=("vmpooler",)) as writer:
         FILL["vmpooler"]().populate(raw)
-        deck.snapshot()
-        assert "refills pools" in deck.adapters.why_not("vmpooler", "requeue", "running")
-        assert deck.adapters.why_not("vmpooler", "move", "ready") == "vmpooler does not support move"
-        assert deck.adapters.why_not("vmpooler", "retry", "dead") == ""
-        assert "applies to dead jobs" in deck.adapters.why_not("vmpooler", "retry", "ready")
+        writer.snapshot()
+        assert "refills pools" in writer.adapters.why_not("vmpooler", "requeue", "running")
+        assert writer.adapters.why_not("vmpooler", "move", "ready") == "vmpooler does not support move"
+        assert writer.adapters.why_not("vmpooler", "retry", "dead") == ""
+        assert "applies to dead jobs" in writer.adapters.why_not("vmpooler", "retry", "ready")

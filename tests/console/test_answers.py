@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def _unserved(url: str, raw: redis.Redis) -> None:
     """Write a queue without a worker and one with nothing to do."""
-    with Writer(url) as deck:
-        yard = Yard(deck, raw, MAIL)
+    with Writer(url) as writer:
+        yard = Yard(writer, raw, MAIL)
         for _ in range(3):
             yard.ready(600)
-        deck.enqueue(SEARCH, "t")
-        deck.apply(deck.plan("discard", SEARCH, state="ready"))
+        writer.enqueue(SEARCH, "t")
+        writer.apply(writer.plan("discard", SEARCH, state="ready"))
 
 
 def test_status_and_health_answer_the_questions_over_all_and_per_queue_with_the_next_command(

@@ -59,20 +59,20 @@ async def test_a_healthy_empty_deck_says_so(url: str) -> None:
 
 
 async def test_numbers_change_by_themselves(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
         async with console(url) as pilot:
             await until(pilot, "1 queue, native")
-            await asyncio.to_thread(lambda: [deck.enqueue(MAIL, "send", [n]) for n in range(6)])
+            await asyncio.to_thread(lambda: [writer.enqueue(MAIL, "send", [n]) for n in range(6)])
             await until(
                 pilot, lambda: app_of(pilot).shown.snapshot is not None and "7 jobs waiting" in text(app_of(pilot))
             )
 
 
 async def test_moving_keys_and_the_cursor_by_identity(url: str) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for name in "abcdef":
-            deck.enqueue(f"demo:dev:{name}:actions", "t", [])
+            writer.enqueue(f"demo:dev:{name}:actions", "t", [])
         async with console(url) as pilot:
             await until(pilot, "6 queues")
             await pilot.press("s")  # by name
@@ -86,16 +86,16 @@ async def test_moving_keys_and_the_cursor_by_identity(url: str) -> None:
             assert await after("pageup") == "a"
             assert await after("pagedown") == "f"
             assert await after("g", "j", "j") == "c"
-            deck.enqueue("demo:dev:aa:actions", "t", [])
+            writer.enqueue("demo:dev:aa:actions", "t", [])
             await until(pilot, "7 queues")
             assert view.cursor == "native/demo:dev:c:actions", "a new row above must not move it to another queue"
             assert view.row is not None
 
 
 async def test_a_key_never_acts_on_a_neighbour_of_what_has_gone(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for name in "abc":
-            deck.enqueue(f"demo:dev:{name}:actions", "t", [])
+            writer.enqueue(f"demo:dev:{name}:actions", "t", [])
         async with console(url) as pilot:
             await until(pilot, "3 queues")
             await pilot.press("s", "g", "j")
@@ -105,7 +105,7 @@ async def test_a_key_never_acts_on_a_neighbour_of_what_has_gone(url: str, raw: r
             await until(pilot, "2 queues")
             await pilot.press("p")
             await until(pilot, "no queue under the cursor")
-            assert not any(row.paused for row in deck.snapshot().queues)
+            assert not any(row.paused for row in writer.snapshot().queues)
             await pilot.press("j")
             assert view.cursor == "native/demo:dev:c:actions"
 
@@ -138,8 +138,8 @@ async def test_read_only_says_why_it_does_not_act(url: str) -> None:
         await pilot.press("p")
         await until(pilot, ":live to allow changes for 30 minutes")
         await pilot.pause(0.2)
-    with Writer(url) as deck:
-        assert [row.name for row in deck.snapshot().queues if row.paused] == [SEARCH]
+    with Writer(url) as writer:
+        assert [row.name for row in writer.snapshot().queues if row.paused] == [SEARCH]
 
 
 async def test_sorting_goes_round(url: str) -> None:
@@ -164,13 +164,13 @@ async def test_sorting_goes_round(url: str) -> None:
 
 
 async def test_a_frozen_picture_stays_until_it_may_go_on(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
         async with console(url) as pilot:
             await until(pilot, "1 queue,")
             await pilot.press("f")
             await until(pilot, "FROZEN")
-            deck.enqueue(SEARCH, "reindex", [1])
+            writer.enqueue(SEARCH, "reindex", [1])
             await until(pilot, lambda: len(app_of(pilot).latest.snapshot.queues) == 2)  # type: ignore[union-attr] # it has one
             assert "1 queue," in text(app_of(pilot))
             await pilot.press("f")
@@ -195,8 +195,8 @@ async def test_the_filter_takes_letters_as_text(url: str) -> None:
         await pilot.press("escape")
         await until(pilot, "3 queues,")
         await pilot.press("j")
-    with Writer(url) as deck:
-        assert not any(row.paused for row in deck.snapshot().queues)
+    with Writer(url) as writer:
+        assert not any(row.paused for row in writer.snapshot().queues)
 
 
 async def test_help_lists_every_key_with_the_reason_when_it_cannot_act(url: str) -> None:
@@ -254,8 +254,8 @@ async def test_a_new_dead_letter_appears_and_the_cursor_stays(url: str) -> None:
         view = pilot.app.focused
         assert isinstance(view, LineList)
         cursor = view.cursor
-        with Writer(url) as deck:
-            deck.enqueue(HOOKS, "deliver", ["new"], retries=0)
+        with Writer(url) as writer:
+            writer.enqueue(HOOKS, "deliver", ["new"], retries=0)
         fail_next(url, HOOKS, {"class": "ConnectionError", "message": "refused 99"})
         await until(pilot, "13 dead letters", seconds=20)
         assert view.cursor == cursor
@@ -301,14 +301,14 @@ async def test_a_server_that_answers_late_shows_as_age_and_freezes_nothing(make_
 @pytest.mark.slow
 async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) -> None:
     corpus = [text.encode("utf-8", "replace").decode() for text in HOSTILE.values()]  # JSON has no lone surrogates
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number, hostile in enumerate(corpus):
-            deck.enqueue(HOOKS, "deliver", [hostile, {hostile: hostile}], retries=0)
+            writer.enqueue(HOOKS, "deliver", [hostile, {hostile: hostile}], retries=0)
             fail_next(url, HOOKS, {"class": hostile, "message": hostile, "traceback": hostile * 3, "worker": hostile})
             name = f"evil{number}:" + hostile
             raw.hset("qdeck:queues", name.encode(), 1)
             raw.hset(b"{" + name.encode() + b"}:meta", mapping={"v": LAYOUT, "ready": "3"})
-        deck.enqueue(MAIL, "send", [corpus[0]])
+        writer.enqueue(MAIL, "send", [corpus[0]])
         run(url, transitions.poll(MAIL, "evil\x1b[2J\x9bworker", 1, free_slots=1, lease_ms=1))
     async with console(url, size=(160, 60)) as pilot:
         app = app_of(pilot)

@@ -48,8 +48,8 @@ def is_left_clean(terminal: Terminal) -> bool:
 
 
 def test_it_starts_hears_keys_and_quits(url: str, terminal: Callable[..., Terminal]) -> None:
-    with Writer(url) as deck:
-        deck.enqueue("demo:dev:mail:actions", "send", ["\x1b]0;owned\x07"])
+    with Writer(url) as writer:
+        writer.enqueue("demo:dev:mail:actions", "send", ["\x1b]0;owned\x07"])
     shown = terminal(CONSOLE, url)
     shown.wait_for(b"1 queue")
     shown.send(b"?")
@@ -166,8 +166,8 @@ def test_the_editor_of_the_user_gets_the_terminal_and_gives_it_back(
 ) -> None:
     script = tmp_path / "editor.py"
     script.write_text(EDITOR)
-    with Writer(url) as deck:
-        made = deck.enqueue("demo:dev:mail:actions", "send", ["letter"])
+    with Writer(url) as writer:
+        made = writer.enqueue("demo:dev:mail:actions", "send", ["letter"])
     shown = terminal(CONSOLE, url, env={"VISUAL": f"{sys.executable} {script}"})
     shown.wait_for(b"1 queue")
     shown.send(b":")
@@ -187,8 +187,8 @@ def test_the_editor_of_the_user_gets_the_terminal_and_gives_it_back(
     shown.send(b"\x03")
     assert shown.end() == 0
     assert is_left_clean(shown)
-    with Writer(url) as deck:
-        assert deck.job("demo:dev:mail:actions", made.id).payload() == [["parcel"], {}]
+    with Writer(url) as writer:
+        assert writer.job("demo:dev:mail:actions", made.id).payload() == [["parcel"], {}]
 
 
 def test_it_ends_when_the_terminal_vanishes(url: str, terminal: Callable[..., Terminal]) -> None:

@@ -50,8 +50,8 @@ async def test_every_screen_over_many_broken_fields(
     for filler in FILL.values():
         filler().populate(raw)
     adapters = (NATIVE, *FILL)
-    with Writer(url, adapters=adapters) as deck:
-        [row] = [row for row in deck.snapshot().queues if row.name == HEALTHY]
+    with Writer(url, adapters=adapters) as writer:
+        [row] = [row for row in writer.snapshot().queues if row.name == HEALTHY]
     some = many(raw, part)
     assert len(some) > 100
     with broken(raw, Image(raw), *some):

@@ -64,13 +64,13 @@ async def test_a_stuck_job_is_named_with_its_reason_and_limit(url: str, raw: red
 
 
 async def test_a_paused_queue_says_in_its_row_who_paused_it_and_why(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(SEARCH, "reindex")
-        deck.enqueue(MAIL, "send")
+    with Writer(url) as writer:
+        writer.enqueue(SEARCH, "reindex")
+        writer.enqueue(MAIL, "send")
         for queue, reason in ((SEARCH, "index is rebuilt"), (MAIL, "provider is down")):
-            deck.pause(queue, reason=reason)
-        deck.apply(deck.plan("discard", MAIL, state="ready"))
-        pauses = [deck.pause_of(QueueRef.parse(f"native/{queue}")) for queue in (SEARCH, MAIL)]
+            writer.pause(queue, reason=reason)
+        writer.apply(writer.plan("discard", MAIL, state="ready"))
+        pauses = [writer.pause_of(QueueRef.parse(f"native/{queue}")) for queue in (SEARCH, MAIL)]
     assert all(isinstance(pause, Pause) and pause.who for pause in pauses)
     who = pauses[0].who if pauses[0] else ""
     async with console(url, size=(120, 30)) as pilot:
@@ -84,8 +84,8 @@ async def test_a_paused_queue_says_in_its_row_who_paused_it_and_why(url: str) ->
 async def test_a_queue_without_a_worker_names_the_tasks_that_wait_and_its_last_worker(
     url: str, raw: redis.Redis
 ) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "shop.send")
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "shop.send")
     seconds, _ = raw.time()
     gone = f'{{"heartbeat_ms": {seconds * 1000 - 120_000}, "state": "running", "host": "eu-3", "queues": ["{MAIL}"]}}'
     raw.hset("qdeck:workers", "mailer-7", gone)
@@ -95,8 +95,8 @@ async def test_a_queue_without_a_worker_names_the_tasks_that_wait_and_its_last_w
 
 @pytest.mark.parametrize("size", [(160, 48), (120, 36)])
 async def test_what_now_has_the_command_that_starts_a_worker_and_y_copies_it(url: str, size: tuple[int, int]) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "shop.send")
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "shop.send")
     command = f"qdeck worker MODULE:APP -q {MAIL}"
     async with console(url, size=size) as pilot:
         app = app_of(pilot)

@@ -14,7 +14,7 @@ from qdeck._engine import keys
 from qdeck._server import history
 from qdeck.admin import Code, Reader, Status, Writer
 from qdeck_console.presenters import frame, health
-from qdeck_console.queue_findings import Judge, Severity
+from qdeck_console.queue_findings import FindingsByQueue, Severity
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _unknown_task(yard: Yard) -> None:
 
 def _paused(yard: Yard) -> None:
     yard.ready(1)
-    yard.deck.pause(QUEUE)
+    yard.writer.pause(QUEUE)
 
 
 def _schedule_late(yard: Yard) -> None:
@@ -139,9 +139,9 @@ def test_each_finding_is_tried() -> None:
 
 @pytest.fixture
 def yard(url: str, raw: redis.Redis) -> Yard:
-    with Writer(url) as deck:
-        deck.enqueue(QUEUE, "t")
-        made = Yard(deck, raw)
+    with Writer(url) as writer:
+        writer.enqueue(QUEUE, "t")
+        made = Yard(writer, raw)
         made.keep_all()
         raw.delete(made.key("ready"))
         _counts(made, ready=0, n_enqueued=0)
@@ -176,10 +176,10 @@ def test_all_faces_give_a_finding_the_same_severity(
     assert found == {expected}
     assert frame.role_of(seen, code) == ROLES[expected]
     assert {row.status for row in health.rows(seen) if row.place.startswith(f"{code}/")} == {expected}
-    judge = Judge()
+    judge = FindingsByQueue()
     for _ in judge.steps(seen):
         pass
-    [entry] = judge.judged.entries
+    [entry] = judge.listed.entries
     if code not in (Code.HANDLER_STUCK, Code.MEASURE):  # those are a worker's and a system's, of whatever queue
         assert entry.worst(code) is Severity.of(expected)
     told = {check["code"] for check in qdeck("doctor", "--json").json["checks"] if check["code"] and not check["ok"]}

@@ -65,8 +65,8 @@ async def queues(walk: Walk) -> None:
     await walk.key("s", "sorted by name")
     await walk.key("g")
     await walk.answer("p", "enter", wanted="paused")
-    with Writer(walk.url) as deck:
-        assert [str(row.ref) for row in deck.snapshot().queues if row.paused] == [walk.view.cursor]
+    with Writer(walk.url) as writer:
+        assert [str(row.ref) for row in writer.snapshot().queues if row.paused] == [walk.view.cursor]
     await walk.key("p", "resumed")
     await walk.key("u", "nothing to undo")
     await whole_queue(walk)
@@ -408,9 +408,9 @@ async def reach_entries(walk: Walk) -> None:
 
 async def reach_redrive(walk: Walk) -> None:
     """A redrive that waits for the outcomes of its sample."""
-    with Writer(walk.url) as deck:
+    with Writer(walk.url) as writer:
         for number in range(2):
-            deck.enqueue(QUEUE, "send", [number], retries=0, priority=0)
+            writer.enqueue(QUEUE, "send", [number], retries=0, priority=0)
             fail_next(walk.url, QUEUE, {"class": "OSError", "message": "no route"})
     await tab(DEAD)(walk)
     await walk.pilot.press("g", "R")  # the group of the last time is gone

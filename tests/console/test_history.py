@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qdeck.admin import NATIVE, QueueRef, QueueRow, Sample, ServerInfo, Snapshot, Status, Totals, Writer
 from qdeck_console.history import SAMPLES, History, Pasts
-from qdeck_console.queue_findings import Judge
+from qdeck_console.queue_findings import FindingsByQueue
 from qdeck_console.screens.frame import FrameScreen
 from support.screens import app_of, console, until
 
@@ -92,17 +92,17 @@ def test_an_agents_hour_comes_before_own_samples() -> None:
 
 
 def test_a_queue_that_is_as_it_was_is_not_judged_again() -> None:
-    judge = Judge()
+    judge = FindingsByQueue()
     first, still = row(1), row(1, name=OTHER.name)
     for rows in ((first, still), (row(2), still)):
-        before = judge.judged
+        before = judge.listed
         for _ in judge.steps(feed_state(1.0, *rows)):
             pass
-    assert judge.judged.entries[1] is before.entries[1]
-    assert judge.judged.entries[0].row.ready == 2
-    assert dict(judge.judged.before) == {Q: first}
-    assert judge.judged.of(OTHER) is before.entries[1]
-    assert judge.judged.of(QueueRef(NATIVE, "nowhere")) is None
+    assert judge.listed.entries[1] is before.entries[1]
+    assert judge.listed.entries[0].row.ready == 2
+    assert dict(judge.listed.before) == {Q: first}
+    assert judge.listed.of(OTHER) is before.entries[1]
+    assert judge.listed.of(QueueRef(NATIVE, "nowhere")) is None
 
 
 async def test_the_charts_of_a_frozen_screen_stand_still(url: str) -> None:

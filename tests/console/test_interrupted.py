@@ -27,9 +27,9 @@ def yard(url: str, raw: redis.Redis) -> Yard:
 def half(yard: Yard) -> tuple[str, int]:
     """A discard that was killed in the middle: its batch, and how many jobs it removed."""
     yard.bulk_dead(TOTAL)
-    with Writer(yard.url) as deck:
-        plan = deck.plan("discard", QUEUE)
-        kill(deck, plan.id, 1)
+    with Writer(yard.url) as writer:
+        plan = writer.plan("discard", QUEUE)
+        kill(writer, plan.id, 1)
     yard.interrupt(plan.batch)
     gone = TOTAL - len(yard.ids("dead"))
     assert 0 < gone < TOTAL
@@ -49,9 +49,9 @@ async def test_it_is_named_at_the_start_and_u_undoes_it(url: str, yard: Yard, ha
         await pilot.press("9")
         seen = await until(pilot, "undo")
         assert "discard" in seen, "no operation disappears from the log"
-    with Writer(url) as deck:
-        assert [(one.verb, one.outcome) for one in deck.activity()] == [("discard", "interrupted"), ("undo", "done")]
-        assert deck.batches()[batch].undone
+    with Writer(url) as writer:
+        assert [(one.verb, one.outcome) for one in writer.activity()] == [("discard", "interrupted"), ("undo", "done")]
+        assert writer.batches()[batch].undone
     async with console(url) as pilot:
         await until(pilot, "1 queue")
         await pilot.press("9")
@@ -75,9 +75,9 @@ async def test_enter_continues_it(url: str, yard: Yard, half: tuple[str, int]) -
         await until(pilot, f"{TOTAL:,} discarded")
         await pilot.press("enter")
         await until(pilot, "it was continued")
-    with Writer(url) as deck:
-        assert [one.outcome for one in deck.activity()] == ["interrupted", "done"]
-        assert deck.undo().restored == TOTAL
+    with Writer(url) as writer:
+        assert [one.outcome for one in writer.activity()] == ["interrupted", "done"]
+        assert writer.undo().restored == TOTAL
 
 
 async def test_one_that_goes_on_elsewhere_is_named_when_it_stops(url: str, yard: Yard, half: tuple[str, int]) -> None:

@@ -38,8 +38,8 @@ def test_the_chart_of_a_queue_takes_few_bytes() -> None:
 
 
 async def test_a_covered_screen_keeps_no_queues(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue("demo:dev:mail:actions", "send")
+    with Writer(url) as writer:
+        writer.enqueue("demo:dev:mail:actions", "send")
     async with console(url, size=(120, 36)) as pilot:
         await until(pilot, "mail")
         below = app_of(pilot).screen
@@ -69,9 +69,9 @@ async def test_a_plan_is_summed_and_laid_out_once(url: str, monkeypatch: pytest.
 
     monkeypatch.setattr(present.PurgeTotals, "of", noted("sums", present.PurgeTotals.of))
     monkeypatch.setattr(present, "plan_rows", noted("rows", present.plan_rows))
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for name in ("mail", "hooks"):
-            deck.enqueue(f"demo:dev:{name}:actions", "send")
+            writer.enqueue(f"demo:dev:{name}:actions", "send")
     async with console(url, "5") as pilot:
         screen = await dry_run(pilot, "would be purged")
         assert isinstance(screen, PurgeScreen)

@@ -62,10 +62,10 @@ class Meter:
 @pytest.mark.timeout(120)
 def test_reading_a_job_or_a_list_takes_no_large_value(large: Large, url: str, raw: Any) -> None:
     yard, job, _ = large
-    with Writer(url) as deck:
-        deck.snapshot()
+    with Writer(url) as writer:
+        writer.snapshot()
         meter = Meter(raw)
-        found = deck.job(yard.queue, job)
+        found = writer.job(yard.queue, job)
         assert (found.payload(), found.log, found.result) == (None, None, None)
         assert found.has_result
         assert found.body_bytes == LARGE + 10
@@ -73,9 +73,9 @@ def test_reading_a_job_or_a_list_takes_no_large_value(large: Large, url: str, ra
         for part in ("payload", "error", "result", "log"):
             assert part in found.problem
         assert LIMIT in found.problem
-        [row] = deck.page(yard.queue, state="dead").jobs
+        [row] = writer.page(yard.queue, state="dead").jobs
         assert row.body is None
-        [row] = deck.run(read_stretch(yard.queue, "dead", 0, 50)).jobs
+        [row] = writer.run(read_stretch(yard.queue, "dead", 0, 50)).jobs
         assert row.body is None
         meter.check()
 

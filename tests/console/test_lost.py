@@ -133,12 +133,12 @@ async def test_a_cut_at_any_byte_of_a_refresh_leaves_a_whole_frame(
     server = make_server()
     fill(server.url)
     dead = 12
-    with FaultProxy(server.port, target_url=server.url) as proxy, Writer(server.url) as deck:
+    with FaultProxy(server.port, target_url=server.url) as proxy, Writer(server.url) as writer:
         async with console(proxy.url) as pilot:
             app = app_of(pilot)
             await until(pilot, "4 Dead 12")
             for count in (0, 1, 50, 200, 500, 1000, 2000, 4000):
-                deck.enqueue(HOOKS, "deliver", [count], retries=0)
+                writer.enqueue(HOOKS, "deliver", [count], retries=0)
                 fail_next(server.url, HOOKS, {"class": "ConnectionError", "message": "refused again"})
                 dead += 1
                 proxy.reset_after(count)

@@ -12,7 +12,7 @@ from qdeck_console.presenters import frame, health, jobs, queue_detail, queues
 from qdeck_console.presenters.line_parts import PLAIN
 from qdeck_console.presenters.queues import QueueView
 from qdeck_console.presenters.server import server_lines
-from qdeck_console.queue_findings import Judge, JudgedQueue, Severity
+from qdeck_console.queue_findings import FindingsByQueue, ListedQueue, Severity
 from support.verdicts import judge
 
 Q: Final = "shop:mail:actions"
@@ -21,10 +21,10 @@ NAMES: Final = {"stuck": "stuck", "late": "late", "dead": "dead_letters"}
 ROLES: Final = {Status.HEALTHY: "text", Status.DEGRADED: "warn", Status.UNHEALTHY: "bad"}
 
 
-def judged(by: Judge, seen: Snapshot) -> tuple[JudgedQueue, ...]:
+def listed(by: FindingsByQueue, seen: Snapshot) -> tuple[ListedQueue, ...]:
     for _ in by.steps(seen):
         pass
-    return by.judged.entries
+    return by.listed.entries
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_every_face_shows_the_severity_of_the_finding(kind: str, count: int, exp
     code = CHECKS[kind]
     assert seen.status is expected
     assert seen.severities.get(code, Status.HEALTHY) is expected
-    [entry] = judged(Judge(), seen)
+    [entry] = listed(FindingsByQueue(), seen)
     assert entry.severity is Severity.of(expected)
     assert frame.role_of(seen, code) == ROLES[expected]
     [check] = [row for row in health.rows(seen) if row.check == NAMES[kind]]
@@ -51,20 +51,24 @@ def test_every_face_shows_the_severity_of_the_finding(kind: str, count: int, exp
 
 def test_a_row_follows_the_findings_on_all_queues_though_it_did_not_change() -> None:
     """50 stuck jobs are a few and 51 are many: what other queues have makes the severity of each."""
-    by, still = Judge(), QueueRow(name=Q, stuck=1)
+    by, still = FindingsByQueue(), QueueRow(name=Q, stuck=1)
     levels = []
     for others in (49, 50, 49):
-        entries = judged(by, judge(still, QueueRow(name="shop:bills:actions", stuck=others)))
+        entries = listed(by, judge(still, QueueRow(name="shop:bills:actions", stuck=others)))
         levels.append([entry.severity for entry in entries])
     assert levels == [[Severity.WATCH] * 2, [Severity.ACT] * 2, [Severity.WATCH] * 2]
 
 
 def test_dead_letters_of_a_queue_count_once_all_together_are_too_many() -> None:
     rows = [QueueRow(name=f"shop:q{n}:actions", dead=dead) for n, dead in enumerate((60, 60, 9))]
-    assert [entry.severity for entry in judged(Judge(), judge(rows[0]))] == [Severity.FINE]
+    assert [entry.severity for entry in listed(FindingsByQueue(), judge(rows[0]))] == [Severity.FINE]
     seen = judge(*rows)
     assert [one.text for one in seen.findings] == ["129 dead letters in 3 queues"]
-    assert [entry.severity for entry in judged(Judge(), seen)] == [Severity.WATCH, Severity.WATCH, Severity.FINE]
+    assert [entry.severity for entry in listed(FindingsByQueue(), seen)] == [
+        Severity.WATCH,
+        Severity.WATCH,
+        Severity.FINE,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,19 +81,19 @@ def test_dead_letters_of_a_queue_count_once_all_together_are_too_many() -> None:
     ],
 )
 def test_a_row_names_the_reason_of_its_stuck_jobs(row: QueueRow, expected: str) -> None:
-    [entry] = judged(Judge(), judge(row))
+    [entry] = listed(FindingsByQueue(), judge(row))
     assert [reason.text for reason in entry.reasons] == [expected]
 
 
 def test_equal_reasons_of_many_queues_are_one_value() -> None:
     rows = [QueueRow(name=f"shop:q{n}:actions", ready=3, workers=0) for n in range(2)]
-    one, other = judged(Judge(), judge(*rows))
+    one, other = listed(FindingsByQueue(), judge(*rows))
     assert one.reasons[0] is other.reasons[0]
 
 
 def test_a_row_need_not_name_its_queue_again() -> None:
     seen = judge(QueueRow(name=Q, ready=3, workers=0, unknown_tasks=(("send", 2, 0),)))  # type: ignore[arg-type]  # as stored
-    [entry] = judged(Judge(), seen)
+    [entry] = listed(FindingsByQueue(), seen)
     assert [reason.text for reason in entry.reasons] == [
         "no live worker", "no worker has task send, 2 jobs waiting"
     ]  # fmt: skip
@@ -105,7 +109,7 @@ def test_the_bar_of_the_memory_has_the_colour_of_its_finding(used: int, role: st
 def test_what_is_wrong_with_a_queue_colours_no_other_number_of_it() -> None:
     """Its dead letters are few, though it lacks a worker for long."""
     seen = judge(QueueRow(name=Q, ready=3, workers=0, dead=2, oldest_s=4000.0))
-    [entry] = judged(Judge(), seen)
+    [entry] = listed(FindingsByQueue(), seen)
     assert entry.severity is Severity.ACT
     assert [entry.worst(code) for code in (Code.NO_WORKER, Code.DEAD)] == [Severity.ACT, Severity.FINE]
     shown = queue_detail.detail(entry, QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True), 60)
@@ -116,7 +120,7 @@ def test_what_is_wrong_with_a_queue_colours_no_other_number_of_it() -> None:
 @pytest.mark.parametrize(("dead", "role"), [(3, "text"), (101, "warn bold"), (1_001, "bad bold")])
 def test_the_jobs_of_a_queue_are_headed_in_the_colours_of_its_findings(dead: int, role: str) -> None:
     seen = judge(QueueRow(name=Q, ready=0, workers=0, dead=dead))
-    [entry] = judged(Judge(), seen)
+    [entry] = listed(FindingsByQueue(), seen)
     assert (f"{dead:,}", role) in jobs.states_line(State.READY, entry, 160)
     title = jobs.title_line(entry.row.ref, entry, 160, naming=PLAIN)
     assert ("  ·  no worker", "muted") in title, "nothing waits for one"
@@ -126,5 +130,7 @@ def test_a_queue_says_how_long_until_it_is_empty_only_while_workers_serve_it() -
     for workers, came, left, told in (
         (2, 3.0, 1.0, "growing"), (2, 1.0, 1.0, "steady"), (2, 0.0, 10.0, "10s"), (0, 0.0, 10.0, "–"),
     ):  # fmt: skip
-        [entry] = judged(Judge(), judge(QueueRow(name=Q, ready=100, workers=workers, in_per_s=came, out_per_s=left)))
+        [entry] = listed(
+            FindingsByQueue(), judge(QueueRow(name=Q, ready=100, workers=workers, in_per_s=came, out_per_s=left))
+        )
         assert "".join(text for text, _ in queues.empty_in(entry)) == told

@@ -29,12 +29,12 @@ FEW, MANY, BURIED = "demo:dev:aaa:actions", "demo:dev:zzz:actions", "demo:dev:de
 @pytest.fixture
 def unserved(url: str, raw: redis.Redis) -> None:
     """One queue without a worker has one old job, another has 98, and a third has many dead letters."""
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for queue, count in ((FEW, 1), (MANY, 98)):
-            yard = Yard(deck, raw, queue)
+            yard = Yard(writer, raw, queue)
             for _ in range(count):
                 yard.ready(600)
-        deck.enqueue(BURIED, "t")
+        writer.enqueue(BURIED, "t")
         raw.delete(f"{{{BURIED}}}:ready")
         raw.hset(f"{{{BURIED}}}:meta", mapping={"ready": 0, "dead_letter": 1_200})
 
@@ -68,9 +68,9 @@ async def test_the_problem_of_most_jobs_and_time_comes_first_on_every_face(url: 
 def test_a_queue_that_fills_far_faster_than_it_drains_is_found_while_its_jobs_are_young(
     url: str, raw: redis.Redis, qdeck: Callable[..., Ran]
 ) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(FEW, "t")
-        yard = Yard(deck, raw, FEW)
+    with Writer(url) as writer:
+        writer.enqueue(FEW, "t")
+        yard = Yard(writer, raw, FEW)
         at = yard.now_ms - 20_000
         raw.hset(history.LATEST, mapping={"": at, FEW: f"{at} 0 0 0"})
         raw.hset(yard.key("meta"), mapping={"n:enqueued": 496, "n:done": 2, "ready": 416})

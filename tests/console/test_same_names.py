@@ -9,7 +9,7 @@ import pytest
 from characterisation.seed import fill
 from characterisation.seed_native import MAIL
 from qdeck.admin import ADAPTERS, QueueRef, Writer
-from qdeck_console.queue_findings import JudgedQueue
+from qdeck_console.queue_findings import ListedQueue
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
@@ -36,7 +36,7 @@ def screen(pilot: Pilot[int]) -> Any:
 
 def refs(pilot: Pilot[int]) -> set[QueueRef]:
     rows = [item.row for item in screen(pilot).query_one("#list", LineList).listing.items]
-    return {row.row.ref for row in rows if isinstance(row, JudgedQueue)}
+    return {row.row.ref for row in rows if isinstance(row, ListedQueue)}
 
 
 async def test_each_is_a_row_with_its_adapter_and_a_unique_name_stays_bare(url: str) -> None:
@@ -88,8 +88,8 @@ async def test_groups_of_dead_letters_are_of_one_queue_each_and_only_they_are_re
         await until(pilot, "2 retried")
         await until(pilot, lambda: groups().get(LIST) == 2)
         assert groups().get(OWN) == 5
-    with Writer(url, adapters=ADAPTERS) as deck:
-        assert deck.activity()[-1].queues == (str(LIST),)
+    with Writer(url, adapters=ADAPTERS) as writer:
+        assert writer.activity()[-1].queues == (str(LIST),)
 
 
 async def test_a_command_offers_each_with_its_adapter(url: str) -> None:

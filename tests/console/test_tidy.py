@@ -12,9 +12,9 @@ MAIL = "demo:dev:mail:actions"
 
 
 async def test_lines_that_were_drawn_are_no_garbage_in_a_circle(url: str) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(30):
-            deck.enqueue(MAIL, "send", [number])
+            writer.enqueue(MAIL, "send", [number])
     async with console(url, "2") as pilot:
         await until(pilot, "1–30 of 30")
         gc.collect()

@@ -43,8 +43,8 @@ async def confirmed(proxy: FaultProxy) -> AsyncIterator[Pilot[int]]:
 
 def told(url: str) -> list[str]:
     """What the log on the server says, the first one first."""
-    with Writer(url) as deck:
-        return [row.verb for row in deck.run(activity.read())]
+    with Writer(url) as writer:
+        return [row.verb for row in writer.run(activity.read())]
 
 
 async def test_a_server_that_was_away_is_told_once_when_it_is_back(url: str, proxy: FaultProxy) -> None:
@@ -88,12 +88,12 @@ async def test_what_began_and_ended_while_the_server_was_away_is_left_out(url: s
 
 
 def test_what_came_there_is_not_written_again(url: str) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         entry = activity.make("live", 1_700_000_000_000, detail="prod-eu", reason="INC-7")
-        deck.write(activity.record(entry))
-        deck.write(activity.record_again(entry))
-        deck.write(activity.record_again(replace(entry, at_ms=entry.at_ms + 1)))
-        assert len(deck.run(activity.read())) == 2
+        writer.write(activity.record(entry))
+        writer.write(activity.record_again(entry))
+        writer.write(activity.record_again(replace(entry, at_ms=entry.at_ms + 1)))
+        assert len(writer.run(activity.read())) == 2
 
 
 def _lines_of_file() -> int:

@@ -41,7 +41,7 @@ print([name for name in {LATE!r} if name in sys.modules])
 
 
 def test_a_server_lists_us_by_name(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
-        deck.snapshot()
+    with Writer(url) as writer:
+        writer.snapshot()
         shown = {client.get("lib-name") for client in raw.client_list()}
     assert f"redis-py(qdeck_v{__version__})" in shown

@@ -69,13 +69,13 @@ class Load:
     def drain(self, timeout_s: float = 60.0) -> dict[str, int]:
         """Waits until no job is left to be done; returns how many are in each state."""
         last_moment = time.monotonic() + timeout_s
-        with Writer(self.url) as deck:
+        with Writer(self.url) as writer:
             while time.monotonic() < last_moment:
-                totals = deck.snapshot().totals
+                totals = writer.snapshot().totals
                 if totals.ready + totals.running + totals.delayed == 0:
                     break
                 time.sleep(0.1)
-            rows = deck.snapshot().queues
+            rows = writer.snapshot().queues
             return {
                 state: sum(getattr(row, state) or 0 for row in rows) for state in ("ready", "running", "done", "dead")
             }
@@ -98,9 +98,9 @@ class Load:
             time.sleep(self.pause_s)
 
     def _look(self) -> None:
-        with Writer(self.url) as deck:
+        with Writer(self.url) as writer:
             while not self._ended.is_set():
-                self._try(self.unseen, deck.snapshot)
+                self._try(self.unseen, writer.snapshot)
                 self.looks += 1
                 time.sleep(0.05)
 

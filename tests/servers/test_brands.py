@@ -49,7 +49,7 @@ def live(url: str, deck_url: str | None = None) -> None:
         raise ValueError("no")
 
     app.schedule("second", add, 0, 0, cron="* * * * * *", _priority=800)
-    with Beside(app, dict.fromkeys(QUEUES, 1)), Writer(deck_url or url) as deck:
+    with Beside(app, dict.fromkeys(QUEUES, 1)), Writer(deck_url or url) as writer:
         first = add.enqueue(1, 2, _delay=0.05, _name="first", _unique=True)
         then = add.enqueue(3, 4, _after=[first], _queue=QUEUES[1])
         jobs = app.enqueue_many([add.call(n, n, _priority=n % 5) for n in range(700)])
@@ -58,16 +58,16 @@ def live(url: str, deck_url: str | None = None) -> None:
         dead = breaks.enqueue()
         with pytest.raises(qdeck.JobFailed, match="no"):
             dead.result(20)
-        deck.pause(QUEUES[0])
-        assert deck.apply(deck.plan("retry", where="error:ValueError")).applied == 1
+        writer.pause(QUEUES[0])
+        assert writer.apply(writer.plan("retry", where="error:ValueError")).applied == 1
         assert dead.state() == "ready"
-        deck.undo()
+        writer.undo()
         assert dead.state() == "dead"
-        deck.resume(QUEUES[0])
+        writer.resume(QUEUES[0])
         wait_until(
-            lambda: any(row.totals["done"] > 703 for row in deck.snapshot().queues), why="a turn of the schedule"
+            lambda: any(row.totals["done"] > 703 for row in writer.snapshot().queues), why="a turn of the schedule"
         )
-        assert deck.snapshot().totals.dead == 1
+        assert writer.snapshot().totals.dead == 1
     app.close()
 
 
@@ -76,8 +76,8 @@ def live(url: str, deck_url: str | None = None) -> None:
 def test_a_day_on_redis(make_server: Callable[..., Server]) -> None:
     server = make_server(binary=redis_binary())
     live(server.url)
-    with Writer(server.url) as deck:
-        assert deck.snapshot().server.name == "redis"
+    with Writer(server.url) as writer:
+        assert writer.snapshot().server.name == "redis"
 
 
 @needs_redis
@@ -185,7 +185,7 @@ def test_whom_nobody_vouches_for_is_not_spoken_to(tls_url: str, tmp_path: Path) 
     with pytest.raises(qdeck.ServerUnreachable, match="certificate") as caught:
         Writer(tls_url).snapshot()
     assert "ssl_ca_certs" in caught.value.hint
-    with Writer(f"{tls_url}?ssl_cert_reqs=none&ssl_check_hostname=false") as deck:
-        assert deck.snapshot().totals.ready == 0
+    with Writer(f"{tls_url}?ssl_cert_reqs=none&ssl_check_hostname=false") as writer:
+        assert writer.snapshot().totals.ready == 0
     with pytest.raises(qdeck.ServerUnreachable):
         Writer(tls_url.replace("rediss://", "redis://")).snapshot()

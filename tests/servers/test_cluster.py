@@ -37,7 +37,7 @@ def app(cluster: Cluster) -> Iterator[qdeck.App]:
 
 
 @pytest.fixture
-def deck(cluster: Cluster) -> Iterator[Writer]:
+def writer(cluster: Cluster) -> Iterator[Writer]:
     with Writer(cluster.url) as made:
         yield made
 
@@ -50,16 +50,16 @@ def test_the_queues_are_on_all_servers(cluster: Cluster) -> None:
     assert len({cluster.owner(queue_slot(queue)).port for queue in QUEUES}) == 3
 
 
-def test_work_of_many_queues_is_done_and_seen_whole(app: qdeck.App, deck: Writer) -> None:
+def test_work_of_many_queues_is_done_and_seen_whole(app: qdeck.App, writer: Writer) -> None:
     @app.task
     def double(number: int) -> int:
         return 2 * number
 
     jobs = app.enqueue_many([double.call(n, _queue=QUEUES[n % len(QUEUES)]) for n in range(120)])
-    assert {row.name: row.ready for row in deck.snapshot().queues} == dict.fromkeys(QUEUES, 20)
+    assert {row.name: row.ready for row in writer.snapshot().queues} == dict.fromkeys(QUEUES, 20)
     with serve(app):
         assert [job.result(20) for job in jobs] == [2 * n for n in range(120)]
-    seen = deck.snapshot()
+    seen = writer.snapshot()
     assert seen.server.mode == "cluster"
     assert {row.name: row.done for row in seen.queues} == dict.fromkeys(QUEUES, 20)
 
@@ -146,7 +146,7 @@ def test_jobs_wait_for_jobs_of_queues_on_other_servers(app: qdeck.App) -> None:
     assert order == list(range(len(QUEUES)))
 
 
-def test_a_failure_runs_its_handler_on_another_server(app: qdeck.App, deck: Writer) -> None:
+def test_a_failure_runs_its_handler_on_another_server(app: qdeck.App, writer: Writer) -> None:
     @app.task(queue=QUEUES[5])
     def mend(failure: qdeck.Failure) -> str:
         return str(failure)
@@ -160,27 +160,27 @@ def test_a_failure_runs_its_handler_on_another_server(app: qdeck.App, deck: Writ
         with pytest.raises(qdeck.JobFailed, match="as always"):
             job.result(20)
         wait_until(
-            lambda: deck.snapshot().totals.ready == 0 and _count(deck, QUEUES[5], "done") == 1, why="the handler"
+            lambda: writer.snapshot().totals.ready == 0 and _count(writer, QUEUES[5], "done") == 1, why="the handler"
         )
-    [found] = deck.find(job.id)
+    [found] = writer.find(job.id)
     assert (found.queue, found.state) == (QUEUES[0], "dead")
 
 
-def test_a_verb_over_all_queues_and_its_undo(app: qdeck.App, deck: Writer) -> None:
+def test_a_verb_over_all_queues_and_its_undo(app: qdeck.App, writer: Writer) -> None:
     @app.task(retries=0)
     def breaks() -> None:
         raise ValueError("once more")
 
     app.enqueue_many([breaks.call(_queue=queue) for queue in QUEUES * 5])
     with serve(app):
-        wait_until(lambda: deck.snapshot().totals.dead == 30, why="all are dead")
-    assert sum(group.count for group in deck.groups().groups) == 30
-    plan = deck.plan("retry", where="error:ValueError")
-    assert deck.apply(plan).applied == 30
-    assert (deck.snapshot().totals.dead, deck.snapshot().totals.ready) == (0, 30)
-    deck.undo()
-    assert (deck.snapshot().totals.dead, deck.snapshot().totals.ready) == (30, 0)
-    discard = deck.apply(deck.plan("discard", QUEUES[:2]))
+        wait_until(lambda: writer.snapshot().totals.dead == 30, why="all are dead")
+    assert sum(group.count for group in writer.groups().groups) == 30
+    plan = writer.plan("retry", where="error:ValueError")
+    assert writer.apply(plan).applied == 30
+    assert (writer.snapshot().totals.dead, writer.snapshot().totals.ready) == (0, 30)
+    writer.undo()
+    assert (writer.snapshot().totals.dead, writer.snapshot().totals.ready) == (30, 0)
+    discard = writer.apply(writer.plan("discard", QUEUES[:2]))
     assert discard.applied == 10
 
 
@@ -193,9 +193,9 @@ async def test_the_same_in_asyncio(cluster: Cluster) -> None:
         return 2 * number
 
     jobs = await app.aenqueue_many([double.call(n, _queue=QUEUES[n % len(QUEUES)]) for n in range(60)])
-    async with AsyncWriter(cluster.url) as deck:
-        assert (await deck.snapshot()).totals.ready == 60
-        found = [record.id for queue in QUEUES async for record in deck.jobs(queue)]
+    async with AsyncWriter(cluster.url) as writer:
+        assert (await writer.snapshot()).totals.ready == 60
+        found = [record.id for queue in QUEUES async for record in writer.jobs(queue)]
         assert sorted(found) == sorted(job.id for job in jobs)
     with serve(app):
         assert await asyncio.gather(*(job.aresult(20) for job in jobs)) == [2 * n for n in range(60)]
@@ -213,10 +213,10 @@ async def test_an_agent_takes_back_what_a_dead_worker_held(cluster: Cluster) -> 
         client.run(programs.call(transitions.poll(queue, "gone", 1, free_slots=1, lease_ms=1)))
     async with (
         running(cluster.url, maintain_every=0.1, history_every=0.2, health_every=0.2, clean_every=0.2) as agent,
-        AsyncWriter(cluster.url) as deck,
+        AsyncWriter(cluster.url) as writer,
     ):
         async with asyncio.timeout(20):
-            while (await deck.snapshot()).totals.ready < len(QUEUES):  # noqa: ASYNC110 - the agent is watched from outside
+            while (await writer.snapshot()).totals.ready < len(QUEUES):  # noqa: ASYNC110 - the agent is watched from outside
                 await asyncio.sleep(0.05)
         metrics = await agent.ask("/metrics")
         assert all(queue in metrics.text for queue in QUEUES)
@@ -227,27 +227,27 @@ async def test_an_agent_takes_back_what_a_dead_worker_held(cluster: Cluster) -> 
     client.close()
 
 
-def test_schedules_tick_once_beside_their_queues(app: qdeck.App, deck: Writer) -> None:
+def test_schedules_tick_once_beside_their_queues(app: qdeck.App, writer: Writer) -> None:
     @app.task
     def feed() -> None: ...
 
     for number, queue in enumerate(QUEUES):
         app.schedule(f"feed{number}", feed, cron="* * * * * *", _queue=queue)
     with serve(app), serve(app):
-        wait_until(lambda: all(_count(deck, queue, "done") >= 2 for queue in QUEUES), why="two turns of each")
+        wait_until(lambda: all(_count(writer, queue, "done") >= 2 for queue in QUEUES), why="two turns of each")
     rows = app.client.run(store.read())
     for row in rows:
-        ids = [record.id for record in deck.jobs(row.queue)]
+        ids = [record.id for record in writer.jobs(row.queue)]
         assert len(ids) == len(set(ids))
         assert row.jobs_made <= len(ids)
     assert Counter(row.queue for row in rows) == Counter(QUEUES)
 
 
 def test_other_adapters_say_that_they_are_not_on_cluster(cluster: Cluster) -> None:
-    with Writer(cluster.url, adapters=("native", "ifdb", "vmpooler")) as deck:
-        assert any(notice.startswith("not on Cluster: ifdb, vmpooler") for notice in deck.snapshot().notices)
-    with Writer(cluster.url, adapters=("native", *NAMES)) as deck:
-        assert not deck.snapshot().notices, "nobody asked for one of them"
+    with Writer(cluster.url, adapters=("native", "ifdb", "vmpooler")) as writer:
+        assert any(notice.startswith("not on Cluster: ifdb, vmpooler") for notice in writer.snapshot().notices)
+    with Writer(cluster.url, adapters=("native", *NAMES)) as writer:
+        assert not writer.snapshot().notices, "nobody asked for one of them"
     with pytest.raises(qdeck.InvalidOption, match="not on Cluster: lists"):
         Writer(cluster.url, adapters=("lists",))
 
@@ -266,5 +266,5 @@ def test_a_plain_url_to_a_cluster_is_told_how_to_write_it(cluster: Cluster) -> N
     assert "redis+cluster://" in caught.value.hint
 
 
-def _count(deck: Writer, queue: str, state: str) -> int:
-    return sum(getattr(row, state) or 0 for row in deck.snapshot().queues if row.name == queue)
+def _count(writer: Writer, queue: str, state: str) -> int:
+    return sum(getattr(row, state) or 0 for row in writer.snapshot().queues if row.name == queue)

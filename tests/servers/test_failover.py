@@ -52,12 +52,12 @@ def fail_over(load: Load, trio: Trio, how: Callable[[], None]) -> list[str]:
 
 def test_an_application_a_worker_and_a_deck_behind_sentinels(make_trio: Callable[..., Trio]) -> None:
     trio = make_trio()
-    with Load(trio.url, QUEUES) as load, Writer(trio.url) as deck:
+    with Load(trio.url, QUEUES) as load, Writer(trio.url) as writer:
         wait_for(lambda: load.made > 50, "jobs")
         load.stop()
         assert load.drain() == {"ready": 0, "running": 0, "done": load.made, "dead": 0}
-        assert deck.snapshot().server.role == "master"
-        assert deck.pause(QUEUES[0]).paused
+        assert writer.snapshot().server.role == "master"
+        assert writer.pause(QUEUES[0]).paused
     # Whoever starts later asks the Sentinels that are left.
     trio.sentinels[0].kill9()
     assert SyncClient(Endpoint(trio.url)).run(programs.exists(QUEUES[0], ["none"])) == [False]

@@ -23,11 +23,11 @@ def use(url: str) -> None:
     app = qdeck.App(url, queue="gate:actions")
     assert app.task(name="step")(print).enqueue().state() == "ready"
     app.close()
-    with Writer(url) as deck:
-        seen = deck.snapshot()
+    with Writer(url) as writer:
+        seen = writer.snapshot()
         assert seen.totals.ready == 1
         assert "S3CRET" not in str(seen)
-        assert "S3CRET" not in f"{deck!r}{app!r}"
+        assert "S3CRET" not in f"{writer!r}{app!r}"
 
 
 def refuses(url: str) -> None:

@@ -92,8 +92,8 @@ def test_another_database_and_another_server_are_others(
     found = read_text(f'[contexts.shop]\nurl = "{production.url}"\nenvironment = "production"\n')
     for url in (other.url, make_proxy(production.url).url.replace("/0", "/4")):
         target = found.target_at(url)
-        with Writer(url, production=target.production) as deck:
-            deck.enqueue("shop:mail:actions", "send")
+        with Writer(url, production=target.production) as writer:
+            writer.enqueue("shop:mail:actions", "send")
 
 
 def test_production_that_cannot_be_reached_holds_nobody_up_for_long(make_server: Callable[..., Server]) -> None:
@@ -101,8 +101,8 @@ def test_production_that_cannot_be_reached_holds_nobody_up_for_long(make_server:
     found = read_text(f'[contexts.shop]\nurl = "{production.url}"\nenvironment = "production"\n')
     production.freeze()
     try:
-        with Writer(other.url, production=found.target_at(other.url).production) as deck:
-            deck.enqueue("shop:mail:actions", "send")
+        with Writer(other.url, production=found.target_at(other.url).production) as writer:
+            writer.enqueue("shop:mail:actions", "send")
     finally:
         production.thaw()
 
@@ -118,8 +118,11 @@ def test_production_that_was_away_for_a_moment_is_recognised(
     thaw = threading.Timer(2 * server_identity.PROBE_S, server.thaw)
     thaw.start()
     try:
-        with Writer(url, production=found.target_at(url).production) as deck, pytest.raises(NotAllowed, match="'shop'"):
-            deck.enqueue("shop:mail:actions", "send")
+        with (
+            Writer(url, production=found.target_at(url).production) as writer,
+            pytest.raises(NotAllowed, match="'shop'"),
+        ):
+            writer.enqueue("shop:mail:actions", "send")
     finally:
         thaw.join()
     with server.client() as raw:
@@ -133,19 +136,19 @@ def test_a_server_that_is_busy_with_a_script_is_compared_later(
     server = make_server()
     found = read_text(f'[contexts.shop]\nurl = "{server.url}"\nenvironment = "production"\n')
     url = make_proxy(server.url).url
-    with server.client() as raw, Writer(url, production=found.target_at(url).production) as deck:
+    with server.client() as raw, Writer(url, production=found.target_at(url).production) as writer:
         raw.config_set("busy-reply-threshold", 50)
         script = threading.Thread(target=_run_endless_script, args=(server,))
         script.start()
         wait_for(lambda: _is_busy(server), "a busy server")
         try:
             with pytest.raises(QdeckError, match="BUSY"):
-                deck.enqueue("shop:mail:actions", "send")
+                writer.enqueue("shop:mail:actions", "send")
         finally:
             raw.script_kill()
             script.join()
         with pytest.raises(NotAllowed, match="'shop'"):
-            deck.enqueue("shop:mail:actions", "send")
+            writer.enqueue("shop:mail:actions", "send")
         assert raw.dbsize() == 0
 
 
@@ -191,10 +194,10 @@ async def test_a_console_is_refused_and_stays_so(
     server = make_server()
     found = read_text(f'[contexts.shop]\nurl = "{server.url}"\nenvironment = "production"\n')
     url = make_proxy(server.url).url
-    async with AsyncWriter(url, production=found.target_at(url).production) as deck:
+    async with AsyncWriter(url, production=found.target_at(url).production) as writer:
         for _ in range(2):
             with pytest.raises(NotAllowed):
-                await deck.pause("shop:mail:actions")
+                await writer.pause("shop:mail:actions")
     await asyncio.sleep(0)
 
 

@@ -33,8 +33,8 @@ def told(url: str) -> str:
             run(url)
         assert "gate" not in f"{caught.value}", "what was sent is nobody's business"
         said.add(f"{caught.value}: {caught.value.hint}")
-    with pytest.raises(qdeck.QdeckError) as caught, Writer(url) as deck:
-        deck.snapshot()
+    with pytest.raises(qdeck.QdeckError) as caught, Writer(url) as writer:
+        writer.snapshot()
     said.add(f"{caught.value}: {caught.value.hint}".replace("HLEN", "EVALSHA"))
     assert len(said) == 1
     return said.pop()
@@ -76,5 +76,5 @@ def test_one_sentinel_that_answers_is_enough(sentinel: Sentinel) -> None:
         for _ in range(3):  # which one is asked first is chosen by chance
             _enqueue(url)
             asyncio.run(_aenqueue(url))
-        with Writer(url) as deck:
-            assert deck.snapshot().totals.ready
+        with Writer(url) as writer:
+            assert writer.snapshot().totals.ready

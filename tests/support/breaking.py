@@ -84,37 +84,37 @@ def fill(url: str, raw: redis.Redis) -> dict[str, str]:
     for worker in ("w1", "w2"):
         raw.hset(keys.WORKERS, worker, json.dumps(said | {"id": worker}))
     raw.hset(keys.CONTROL, "w2", "quiet")
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for name in ("nightly", "other"):
             job = deck_job()
-            deck.write(store.register(Definition.of(name, HEALTHY, job, cron="0 3 * * *")))
-        deck.apply(deck.plan("discard", BROKEN, where="task:spare"))
-        deck.pause(BROKEN)
+            writer.write(store.register(Definition.of(name, HEALTHY, job, cron="0 3 * * *")))
+        writer.apply(writer.plan("discard", BROKEN, where="task:spare"))
+        writer.pause(BROKEN)
         for queue, task in (("shop:resp:api:1", "task_1"), ("shop:resp:api:2", "")):
             made = registry.register(queue, "response", "shop", task=task, tier="HIGH", ttl_ms=3_600_000, wait_ms=None)
-            deck.write(made)
+            writer.write(made)
             raw.rpush(queue, "{}")
-        deck.write(registry.finish("cleaned", [("shop:resp:api:3", 2, 10)]))
-        _agents(deck)
+        writer.write(registry.finish("cleaned", [("shop:resp:api:3", 2, 10)]))
+        _agents(writer)
     return ids
 
 
-def _agents(deck: Writer) -> None:
+def _agents(writer: Writer) -> None:
     """Write the data of agents: samples, the last report, since when its findings hold, and their runs."""
-    rows, now = deck.snapshot().queues, time.time_ns() // 1_000_000
+    rows, now = writer.snapshot().queues, time.time_ns() // 1_000_000
     for ago in (20_000, 10_000):
-        deck.write(HistorySampler().take(rows, now - ago))
-    report = deck.health()
-    deck.write(finding_times.note(report.findings, report.thresholds, report.at_ms))
+        writer.write(HistorySampler().take(rows, now - ago))
+    report = writer.health()
+    writer.write(finding_times.note(report.findings, report.thresholds, report.at_ms))
     for task in MAINTENANCE_TASKS:
         # Long ago, so that an agent that comes claims a run at once.
-        claim = deck.write(agent_tasks.claim(task, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))
+        claim = writer.write(agent_tasks.claim(task, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))
         ending = agent_tasks.TaskResult(summary={"error": "x"}, counters={"requeued": 2})
         if task == "health":
             ending = replace(
                 ending, hash_key=health_record.KEY, hash_fields=health_record.hash_fields(report), live_ms=3_600_000
             )
-        deck.write(agent_tasks.finish(task, claim.token, ending, now=now - 600_000))
+        writer.write(agent_tasks.finish(task, claim.token, ending, now=now - 600_000))
 
 
 def deck_job() -> Any:
@@ -140,8 +140,8 @@ def states(url: str, raw: redis.Redis, queue: str) -> str:
     yard.add(7, delay_ms=3_600_000, tags=("a",))
     yard.add(8, after=[parent])
     spare = [yard.add(9), yard.add(10, task="spare")]
-    with Writer(yard.url) as deck:
-        deck.apply(deck.plan("cancel", yard.queue, ids=spare))
+    with Writer(yard.url) as writer:
+        writer.apply(writer.plan("cancel", yard.queue, ids=spare))
     assert held
     yard.client.close()
     return dead

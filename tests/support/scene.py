@@ -45,16 +45,16 @@ class Scene:
 
 
 class _Maker:
-    def __init__(self, deck: Writer, raw: redis.Redis) -> None:
-        self.deck = deck
+    def __init__(self, writer: Writer, raw: redis.Redis) -> None:
+        self.writer = writer
         self.raw = raw
 
     def turn(self, **options: Any) -> transitions.PollReply:
         op = transitions.poll(QUEUE, WORKER, time.monotonic_ns(), lease_ms=600_000, **options)
-        return self.deck.write(programs.call(op))
+        return self.writer.write(programs.call(op))
 
     def claimed(self, *args: object, queue: str = QUEUE) -> transitions.ClaimedJob:
-        job = self.deck.enqueue(queue, "send", args, priority=0).id
+        job = self.writer.enqueue(queue, "send", args, priority=0).id
         [claimed] = self.turn(free_slots=1).jobs
         assert claimed.id == job
         return claimed
@@ -78,8 +78,8 @@ def _now_ms() -> int:
 def make_scene(url: str, raw: redis.Redis) -> Scene:
     """Write the scene to an empty server."""
     scene = Scene()
-    with Writer(url) as deck:
-        maker = _Maker(deck, raw)
+    with Writer(url) as writer:
+        maker = _Maker(writer, raw)
         scene.stuck = maker.move("running", maker.claimed("stuck").id, 5 * 60_000)
         scene.running = maker.claimed("runs").id
         for n, event in enumerate(
@@ -91,17 +91,17 @@ def make_scene(url: str, raw: redis.Redis) -> Scene:
         ):
             scene.dead.append(maker.end(maker.claimed(n, {"password": "hunter2"}), **event))
         scene.done = maker.move("done", maker.end(maker.claimed("done")), 2 * HOUR_MS)
-        scene.ready = deck.enqueue(QUEUE, "send", ["ready"]).id
-        scene.delayed = deck.enqueue(QUEUE, "send", ["later"], delay=3600).id
-        scene.blocked = deck.enqueue(QUEUE, "send", ["after"], after=[scene.delayed]).id
-        scene.cancelled = deck.enqueue(QUEUE, "send", ["not wanted"]).id
-        deck.enqueue(OTHER, "bill", [1])
-        scene.batch = deck.apply(deck.plan("cancel", QUEUE, ids=[scene.cancelled])).batch
+        scene.ready = writer.enqueue(QUEUE, "send", ["ready"]).id
+        scene.delayed = writer.enqueue(QUEUE, "send", ["later"], delay=3600).id
+        scene.blocked = writer.enqueue(QUEUE, "send", ["after"], after=[scene.delayed]).id
+        scene.cancelled = writer.enqueue(QUEUE, "send", ["not wanted"]).id
+        writer.enqueue(OTHER, "bill", [1])
+        scene.batch = writer.apply(writer.plan("cancel", QUEUE, ids=[scene.cancelled])).batch
         job = new_job(QUEUE, "send", ["feeds"])
-        deck.write(store.register(Definition.of(SCHEDULE, QUEUE, job, cron="0 7 * * mon", tz="Europe/Madrid")))
+        writer.write(store.register(Definition.of(SCHEDULE, QUEUE, job, cron="0 7 * * mon", tz="Europe/Madrid")))
         scene.temporary = f"shop:dev:mail:callbacks:{TASK}"
         raw.rpush(scene.temporary, b"unread")
-        deck.write(
+        writer.write(
             registry.register(
                 scene.temporary, "callbacks", "mail", task=TASK, tier="", ttl_ms=HOUR_MS, wait_ms=0
             )

@@ -143,9 +143,9 @@ def claim(
 
 def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
     """Make dead letters, one for each event; the queue must have no other ready jobs."""
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(len(events)):
-            deck.enqueue(queue, "deliver", [number], {"tenant": "acme"}, retries=0)
+            writer.enqueue(queue, "deliver", [number], {"tenant": "acme"}, retries=0)
     endings = [
         transitions.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json(event))
         for job, event in zip(claim(url, queue, len(events)), events, strict=True)
@@ -158,23 +158,23 @@ def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
 
 def row(url: str, queue: str) -> QueueRow:
     """Return the row of a queue."""
-    with Writer(url) as deck:
-        return next(row for row in deck.snapshot().queues if queue in (row.name, str(row.ref)))
+    with Writer(url) as writer:
+        return next(row for row in writer.snapshot().queues if queue in (row.name, str(row.ref)))
 
 
 def fill(url: str) -> None:
     """Write a paused queue with a backlog, one with dead letters and one with a stuck job."""
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for _ in range(40):
-            deck.enqueue(SEARCH, "reindex", [1])
+            writer.enqueue(SEARCH, "reindex", [1])
         for number in range(12):
-            deck.enqueue(HOOKS, "deliver", [number], retries=0)
+            writer.enqueue(HOOKS, "deliver", [number], retries=0)
         for number in range(12):
             error = {"class": "ConnectionError", "message": f"refused {number}", "traceback": "Traceback\n  boom"}
             fail_next(url, HOOKS, error)
-        deck.enqueue(MAIL, "send", ["someone"])
+        writer.enqueue(MAIL, "send", ["someone"])
         run(url, transitions.poll(MAIL, "wrk-gone", 1, free_slots=1, lease_ms=1))
-        deck.enqueue(MAIL, "send", ["other"])
+        writer.enqueue(MAIL, "send", ["other"])
         run(url, transitions.configure(SEARCH, {"paused": "1"}))  # by nobody: the log of operations is empty
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._model.verdict import Standing
+from qdeck._model.verdict import LatestVerdict
 from qdeck.admin import QueueRow, ServerInfo, Snapshot
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ def judge(
     *rows: QueueRow,
     server: ServerInfo = NOTHING_KNOWN,
     limits: Thresholds | None = None,
-    standing: Standing | None = None,
+    standing: LatestVerdict | None = None,
 ) -> Snapshot:
     """A snapshot of these queues with its verdict; of few, as here, it is made at once."""
-    program = (standing or Standing()).judge(Snapshot(at_ms=1, server=server, queues=rows), limits)
+    program = (standing or LatestVerdict()).judge(Snapshot(at_ms=1, server=server, queues=rows), limits)
     try:
         next(program)
     except StopIteration as done:

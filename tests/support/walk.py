@@ -101,13 +101,13 @@ class Walk:
 
     def state_of(self, job: str, queue: str = QUEUE) -> str:
         """Return where a job is on the server."""
-        with Writer(self.url) as deck:
-            return deck.job(queue, job).state
+        with Writer(self.url) as writer:
+            return writer.job(queue, job).state
 
     def priority_of(self, job: str, queue: str = QUEUE) -> int:
         """Return how urgent a job is on the server: the lower the number, the sooner."""
-        with Writer(self.url) as deck:
-            found = deck.job(queue, job).priority
+        with Writer(self.url) as writer:
+            found = writer.job(queue, job).priority
         assert found is not None
         return found
 

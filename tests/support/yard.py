@@ -22,8 +22,8 @@ HOUR = 3600
 class Yard:
     """A queue whose jobs are as old as a test wants them."""
 
-    def __init__(self, deck: Writer, raw: redis.Redis, queue: str = QUEUE) -> None:
-        self.deck = deck
+    def __init__(self, writer: Writer, raw: redis.Redis, queue: str = QUEUE) -> None:
+        self.writer = writer
         self.raw = raw
         self.queue = queue
         self._numbers = itertools.count()
@@ -44,28 +44,28 @@ class Yard:
 
     def ready(self, age_s: float, *, priority: int = 100, **options: Any) -> str:
         """A job that has been ready for so long."""
-        job = self.deck.enqueue(self.queue, "t", [1], priority=priority, **options).id
+        job = self.writer.enqueue(self.queue, "t", [1], priority=priority, **options).id
         self.raw.zadd(self.key("ready"), {job: priority * BAND + self._since(age_s)})
         return job
 
     def delayed(self, overdue_s: float) -> str:
         """A job whose time came so long ago."""
-        job = self.deck.enqueue(self.queue, "t", [1], delay=3600).id
+        job = self.writer.enqueue(self.queue, "t", [1], delay=3600).id
         self.raw.zadd(self.key("delayed"), {job: self._since(overdue_s)})
         return job
 
     def running(self, expired_s: float, worker: str = "w1") -> str:
         """A job whose lease ran out so long ago."""
-        job = self.deck.enqueue(self.queue, "t", [1], priority=0).id
+        job = self.writer.enqueue(self.queue, "t", [1], priority=0).id
         self._turn(worker, free_slots=1)
         self.raw.zadd(self.key("running"), {job: self._since(expired_s)})
         return job
 
     def ended(self, state: str, age_s: float) -> str:
         """A job that is done, dead or cancelled for so long."""
-        job = self.deck.enqueue(self.queue, "t", [1], priority=0).id
+        job = self.writer.enqueue(self.queue, "t", [1], priority=0).id
         if state == "cancelled":
-            self.deck.apply(self.deck.plan("cancel", self.queue, ids=[job]))
+            self.writer.apply(self.writer.plan("cancel", self.queue, ids=[job]))
         else:
             [claimed] = self._turn("w1", free_slots=1).jobs
             event = json.dumps({"class": "Boom", "message": "x"}).encode()
@@ -84,7 +84,7 @@ class Yard:
 
     def state(self, job: str) -> str | None:
         """Return where a job is."""
-        return next((found.state for found in self.deck.find(job) if found.queue == self.queue), None)
+        return next((found.state for found in self.writer.find(job) if found.queue == self.queue), None)
 
     def digest(self) -> bytes:
         """All of the server's data in one number, whatever the order in which it keeps it."""
@@ -94,6 +94,6 @@ class Yard:
         return self.now_ms - round(age_s * 1000)
 
     def _turn(self, worker: str, **options: Any) -> transitions.PollReply:
-        return self.deck.write(
+        return self.writer.write(
             programs.call(transitions.poll(self.queue, worker, time.monotonic_ns(), lease_ms=60_000, **options))
         )

@@ -12,7 +12,7 @@ import click
 
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.columns import TextCell, TextColumn
 from qdeck_console.cli.output import age, dumps, moment, note, table, write_text
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _undo(entry: Activity, undone: Collection[str | None]) -> str:
     return age(left_s) if left_s > 0 else "over"
 
 
-def _cells(entry: Activity, undone: Collection[str | None]) -> list[Cell | str]:
+def _cells(entry: Activity, undone: Collection[str | None]) -> list[TextCell | str]:
     counts = " ".join(f"{name}={count:,}" for name, count in entry.counts.items())
     rules = ", ".join(used.rule for used in entry.rules)
     where = entry.filter or entry.detail or rules or " ".join(entry.queues)

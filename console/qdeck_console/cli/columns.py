@@ -22,7 +22,7 @@ class TextColumn(NamedTuple):
     wraps: bool = False
 
 
-class Cell(NamedTuple):
+class TextCell(NamedTuple):
     """A value of a table, with its role on a terminal, and with what a terminal shows in its place."""
 
     text: str

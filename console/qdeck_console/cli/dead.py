@@ -10,7 +10,7 @@ import click
 from qdeck.admin import counted
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
-from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.columns import TextCell, TextColumn
 from qdeck_console.cli.job import edit_command
 from qdeck_console.cli.jobs import Cut
 from qdeck_console.cli.operate import act, act_options, check_filter, id_option, priority_option, where_option, with_ids
@@ -158,7 +158,7 @@ _GROUP_COLUMNS = (
 )
 
 
-def _group_cells(group: Group, reader: Reader) -> list[Cell | str]:
+def _group_cells(group: Group, reader: Reader) -> list[TextCell | str]:
     error = "(permanent) " * group.is_permanent + group.error_class
     return [number(group.count), reader.label(group.ref), error, group.message_shape, moment(group.last_ms or None)]
 

@@ -26,7 +26,7 @@ from qdeck_console.text import plain_signs, width, wrap
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from qdeck_console.cli.columns import Cell, TextColumn
+    from qdeck_console.cli.columns import TextCell, TextColumn
     from qdeck_console.format import Line, Piece
 
 _LOOKS: Final = {"bad": "bold red", "warn": "yellow", "ok": "green", "faint": "dim"}
@@ -98,7 +98,7 @@ def sentence_lines(pieces: Sequence[Piece], indent: int, hang: int = 0) -> Itera
         yield (" " * (indent + hang), ""), (line, role)
 
 
-def table_lines(columns: Sequence[TextColumn], rows: Iterable[Sequence[Cell]]) -> Iterator[Line]:
+def table_lines(columns: Sequence[TextColumn], rows: Iterable[Sequence[TextCell]]) -> Iterator[Line]:
     """Yield the head and the rows of a table as they come."""
     items = iter(rows)
     first = list(islice(items, LOOKAHEAD))
@@ -112,7 +112,7 @@ def table_lines(columns: Sequence[TextColumn], rows: Iterable[Sequence[Cell]]) -
         yield from layout.row(row)
 
 
-def _shown(cell: Cell) -> str:
+def _shown(cell: TextCell) -> str:
     return cell.text if cell.drawn is None else cell.drawn
 
 
@@ -182,7 +182,7 @@ class _Layout:
         """Return the titles."""
         return self._line([(one.column.title, "faint") for one in self.beside])
 
-    def row(self, row: Sequence[Cell]) -> Iterator[Line]:
+    def row(self, row: Sequence[TextCell]) -> Iterator[Line]:
         """Yield the lines of a row."""
         folded = [_folded(_shown(row[one.at]), one) for one in self.beside]
         for number in range(max(map(len, folded), default=0)):

@@ -9,7 +9,7 @@ import click
 from qdeck.admin import byte_size, counted
 from qdeck_console.check_labels import check_label
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.columns import TextCell, TextColumn
 from qdeck_console.cli.output import (
     age,
     line,
@@ -124,9 +124,9 @@ def _print(report: HealthReport) -> None:
     if found:
         line()
         rows = worst_first(found, lambda one: (-(one[2].stuck_count or 0), -(one[2].oldest_age or 0)))
-        cells: Iterator[list[Cell | str]] = (
+        cells: Iterator[list[TextCell | str]] = (
             [ref.label(seen.shared), state, number(row.size), age(row.oldest_age), age(row.avg_age),
-             Cell(number(row.stuck_count), "warn" if row.stuck_count else "")]
+             TextCell(number(row.stuck_count), "warn" if row.stuck_count else "")]
             for ref, state, row in rows
         )  # fmt: skip
         table(_QUEUE_COLUMNS, cells)
@@ -138,11 +138,11 @@ def _print(report: HealthReport) -> None:
     )
 
 
-def _check_cells(check: Check) -> list[Cell | str]:
+def _check_cells(check: Check) -> list[TextCell | str]:
     status = "unknown" if check.status is None else check.status.value
     shown = byte_size if check.name == "memory" else number
     value, limit = (shown(at) if isinstance(at, int) else at or "" for at in (check.value, check.threshold))
-    return [check_label(check.name), Cell(status, status_role(check.status)), value, limit, check.detail]
+    return [check_label(check.name), TextCell(status, status_role(check.status)), value, limit, check.detail]
 
 
 def _check_rank(check: Check) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import click
 
 from qdeck.admin import escaped_json, mask_text
-from qdeck_console.cli.columns import LOOKAHEAD, Cell, TextColumn
+from qdeck_console.cli.columns import LOOKAHEAD, TextCell, TextColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -201,24 +201,24 @@ def _width(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def moment(ms: int | None, zone: str = "") -> Cell:
+def moment(ms: int | None, zone: str = "") -> TextCell:
     """Return a time; on a terminal how long ago it was or in how long it will be, with the local time of day."""
     from qdeck.admin import duration, local_time
 
     text = local_time(ms, zone)
     if ms is None or text == "-" or not on_terminal():
-        return Cell(text)
+        return TextCell(text)
     from qdeck_console.format import clock
 
     left = ms - 1000 * time.time()
-    return Cell(text, drawn=f"{f'in {duration(left)}' if left > 0 else f'{duration(-left)} ago'}, {clock(ms)}")
+    return TextCell(text, drawn=f"{f'in {duration(left)}' if left > 0 else f'{duration(-left)} ago'}, {clock(ms)}")
 
 
-def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[Cell | str]]) -> int:
+def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[TextCell | str]]) -> int:
     """Write rows in columns as they come; return how many there were."""
     count = 0
 
-    def cells() -> Iterator[list[Cell]]:
+    def cells() -> Iterator[list[TextCell]]:
         nonlocal count
         for row in rows:
             count += 1
@@ -239,8 +239,8 @@ def table(columns: Sequence[TextColumn], rows: Iterable[Sequence[Cell | str]]) -
     return count
 
 
-def _cell(column: TextColumn, value: Cell | str) -> Cell:
-    cell = Cell(value) if isinstance(value, str) else value
+def _cell(column: TextColumn, value: TextCell | str) -> TextCell:
+    cell = TextCell(value) if isinstance(value, str) else value
     shown = safe(cell.text)
     drawn = shown if cell.drawn is None else safe(cell.drawn)
     return cell._replace(text=shown, drawn=drawn if column.wraps else _cut(drawn, column.most))

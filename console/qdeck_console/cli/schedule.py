@@ -17,7 +17,7 @@ from qdeck_console.cli.base import (
     settings,
     suggesting,
 )
-from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.columns import TextCell, TextColumn
 from qdeck_console.cli.enqueue import read_json
 from qdeck_console.cli.output import age, line, moment, note, safe, table, worst_first, write_json
 
@@ -350,8 +350,8 @@ def _rank(row: ScheduleRow) -> int:
     return _STATES.index(_state(row))
 
 
-def _cells(row: ScheduleRow) -> list[Cell | str]:
+def _cells(row: ScheduleRow) -> list[TextCell | str]:
     state = _state(row)
     times = [moment(ms, row.tz) for ms in (row.next_ms, row.last_ms)]
     role = {"broken": "bad", "late": "warn", "paused": "warn", "": ""}[state]
-    return [row.name, row.queue, row.task, row.cron, row.tz, *times, row.last_outcome or "-", Cell(state, role)]
+    return [row.name, row.queue, row.task, row.cron, row.tz, *times, row.last_outcome or "-", TextCell(state, role)]

@@ -9,7 +9,7 @@ import click
 
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.columns import TextCell, TextColumn
 from qdeck_console.cli.output import age, note_once, number, on_terminal, say, status_role, table, write_json
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import QueueRow, Reader, Snapshot
     from qdeck_console.cli.base import CommandOptions
-    from qdeck_console.queue_findings import JudgedQueue
+    from qdeck_console.queue_findings import ListedQueue
 
 
 @command("status", examples=("qdeck status", "qdeck status --watch 2", "qdeck status --json"))
@@ -134,17 +134,17 @@ def _queue_cells(row: QueueRow) -> list[str]:
     return [*map(number, numbers), oldest, remark]
 
 
-def _judged_cells(entry: JudgedQueue, shared: Collection[str]) -> Iterator[Cell]:
+def _judged_cells(entry: ListedQueue, shared: Collection[str]) -> Iterator[TextCell]:
     """Yield the cells of a queue with the roles of its findings, and those findings whose numbers are in no column."""
     from qdeck.admin import Code
 
     is_fine = not entry.reasons
-    yield Cell(entry.row.ref.label(shared), "" if is_fine else entry.severity.role)
+    yield TextCell(entry.row.ref.label(shared), "" if is_fine else entry.severity.role)
     roles = {"stuck": Code.STUCK, "dead": Code.DEAD, "oldest": Code.LATE}
     *cells, remark = _queue_cells(entry.row)
     for column, text in zip(_COLUMNS[1:-1], cells, strict=True):
         code = roles.get(column.title)
         worst = None if code is None else next((one for one in entry.reasons if one.code is code), None)
-        yield Cell(text, "" if worst is None else worst.severity.role)
+        yield TextCell(text, "" if worst is None else worst.severity.role)
     told = [one for one in entry.reasons if one.code not in roles.values()]
-    yield Cell("; ".join(one.text for one in told) or remark, told[0].severity.role if told else "")
+    yield TextCell("; ".join(one.text for one in told) or remark, told[0].severity.role if told else "")

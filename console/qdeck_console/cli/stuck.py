@@ -9,7 +9,7 @@ import click
 from qdeck.admin import counted
 from qdeck_console import documents
 from qdeck_console.cli.base import command, settings, suggesting
-from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.columns import TextCell, TextColumn
 from qdeck_console.cli.operate import (
     check_filter,
     where_option,
@@ -68,9 +68,9 @@ _COLUMNS = (
 )
 
 
-def _cells(job: StuckJob, reader: Reader) -> list[Cell | str]:
-    alive = Cell("no", "bad") if job.worker_alive is False else "yes" if job.worker_alive else "?"
-    label, why = reader.label(job.ref), Cell(str(job.why), "warn")
+def _cells(job: StuckJob, reader: Reader) -> list[TextCell | str]:
+    alive = TextCell("no", "bad") if job.worker_alive is False else "yes" if job.worker_alive else "?"
+    label, why = reader.label(job.ref), TextCell(str(job.why), "warn")
     return [label, job.id, why, age(job.stuck_s), job.worker or "", alive, job.task or "-"]
 
 

@@ -9,7 +9,7 @@ import click
 from qdeck.admin import byte_size
 from qdeck_console import documents
 from qdeck_console.cli.base import CliCommand, VerbGroup, settings, suggesting
-from qdeck_console.cli.columns import Cell, TextColumn
+from qdeck_console.cli.columns import TextCell, TextColumn
 from qdeck_console.cli.output import age, line, number, safe, table, worst_first, write_json
 
 if TYPE_CHECKING:
@@ -55,13 +55,21 @@ _COLUMNS = (
 )
 
 
-def _worker_cells(row: WorkerRow) -> list[Cell | str]:
+def _worker_cells(row: WorkerRow) -> list[TextCell | str]:
     memory = "-" if row.memory_bytes is None else byte_size(row.memory_bytes)
     state = row.requested if row.alive and row.requested and row.requested != row.state else row.condition
     counts = [number(row.running), number(row.done), number(row.failed)]
     seen = "-" if row.heartbeat_s is None else f"{age(row.heartbeat_s)} ago"
-    alive = "yes" if row.alive else Cell("no", "bad")
-    return [Cell(row.id, "" if row.alive else "bad"), alive, state or "-", *counts, memory, seen, " ".join(row.queues)]
+    alive = "yes" if row.alive else TextCell("no", "bad")
+    return [
+        TextCell(row.id, "" if row.alive else "bad"),
+        alive,
+        state or "-",
+        *counts,
+        memory,
+        seen,
+        " ".join(row.queues),
+    ]
 
 
 def _order(verb: str, about: str) -> None:

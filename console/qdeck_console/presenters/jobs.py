@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from qdeck_console.departed_jobs import GoneJob
     from qdeck_console.format import Line, Piece
     from qdeck_console.job_sources import ListPart
-    from qdeck_console.queue_findings import JudgedQueue
+    from qdeck_console.queue_findings import ListedQueue
 
 STATES: Final = (
     State.READY, State.DELAYED, State.BLOCKED, State.RUNNING, State.DEAD, State.DONE, State.CANCELLED,
@@ -148,7 +148,7 @@ def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
     return [(mark, "warn"), (name, "bad"), (f"  {message}" if message else "", "text")]
 
 
-def title_line(queue: QueueRef, entry: JudgedQueue | None, cells: int, *, naming: Naming) -> Line:
+def title_line(queue: QueueRef, entry: ListedQueue | None, cells: int, *, naming: Naming) -> Line:
     """The queue, and what holds for all of it."""
     facts: list[Piece] = []
     if entry is None:
@@ -167,7 +167,7 @@ def title_line(queue: QueueRef, entry: JudgedQueue | None, cells: int, *, naming
     return tuple(fmt.fit([(" " * MARGIN, "text"), *path, *facts], cells))
 
 
-def states_line(active: State, entry: JudgedQueue | None, cells: int) -> Line:
+def states_line(active: State, entry: ListedQueue | None, cells: int) -> Line:
     """One word a state with its count, the active one underlined; where there is little room, only those with jobs."""
     row, dead = (None, "text") if entry is None else (entry.row, entry.role(Code.DEAD))
     filled = tuple(state for state in STATES if _size(row, state) or state is active)

@@ -94,7 +94,7 @@ def threshold_words(limits: Limits, rule: str) -> str:
 def verb_by_rule(rule: str, limits: Limits) -> str:
     """Return the verb of a rule; empty where each adapter has its own."""
     known = PURGE_RULES[rule]
-    return "" if known.foreign else "discard" if known.takes is Takes.QUEUES else purge_verb(rule, limits)
+    return "" if known.non_native else "discard" if known.takes is Takes.QUEUES else purge_verb(rule, limits)
 
 
 def weight(rule: str, row: QueueRow) -> int:
@@ -137,7 +137,7 @@ class DryRun:
 def is_counted(rule: str) -> bool:
     """Return whether it is known beforehand through which queues a rule goes: all of native's."""
     known = PURGE_RULES[rule]
-    return not known.foreign and known.takes is not Takes.QUEUES
+    return not known.non_native and known.takes is not Takes.QUEUES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +232,7 @@ def about_parts(
     never = ["running jobs with a live lease", "anything that changed after the dry run"]
     if of_queues:
         never = ["queues with a waiting reader", "queues that were used again since"]
-    elif not rule.foreign and verb not in ("cancel", "bury"):
+    elif not rule.non_native and verb not in ("cancel", "bury"):
         never.insert(1, "jobs that have not run yet")
     kept = [section("never touched", "", "muted", cells), *(((" • ", "muted"), (words, "text")) for words in never)]
     now_only: list[Line] = []
@@ -308,7 +308,7 @@ class AppliedPlan:
 
 def plan_lines(
     plan: Plan,
-    sums: PurgeTotals,
+    purge_totals: PurgeTotals,
     why_not: str,
     done: AppliedPlan | None,
     now_ms: int,
@@ -331,14 +331,15 @@ def plan_lines(
         head.append((good, "muted" if left > 60_000 else "warn"))
     undo = f"until {fmt.clock(now_ms + DAY_MS)}" if cells >= 90 else "24h"
     told: list[Piece] = [
-        (" ", "text"), *_number(sums.count, "entry", "entries"), *_strong(fmt.size(sums.bytes)), ("   ", "text"),
-        *_number(len(sums.by_rule), "rule", "rules"), *_number(sums.queues, "queue", "queues"),
+        (" ", "text"), *_number(purge_totals.count, "entry", "entries"), *_strong(fmt.size(purge_totals.bytes)),
+        ("   ", "text"), *_number(len(purge_totals.by_rule), "rule", "rules"),
+        *_number(purge_totals.queues, "queue", "queues"),
         (f"undo {undo}", "muted"),
     ]  # fmt: skip
     return [
         (*fmt.fit(head, cells - fmt.length(right)), *right),
         tuple(told),
-        done.line(cells) if done is not None else ((f" {verbs_words(sums)}{left_out_words(plan)}", "muted"),),
+        done.line(cells) if done is not None else ((f" {verbs_words(purge_totals)}{left_out_words(plan)}", "muted"),),
     ]
 
 
@@ -350,15 +351,15 @@ def _strong(pieces: Sequence[Piece]) -> list[Piece]:
     return [(text, "strong bold" if role == "text" else role) for text, role in pieces]
 
 
-def verbs_words(sums: PurgeTotals) -> str:
+def verbs_words(purge_totals: PurgeTotals) -> str:
     """Return what a plan does, in words: `1 to bury, 2 to discard`."""
-    return counts_words(sums, lambda verb: f"to {verb}") or "nothing to do"
+    return counts_words(purge_totals, lambda verb: f"to {verb}") or "nothing to do"
 
 
-def counts_words(sums: PurgeTotals, word_of: Callable[[str], str]) -> str:
+def counts_words(purge_totals: PurgeTotals, word_of: Callable[[str], str]) -> str:
     """Return how many entries there are of each verb, in words."""
     counts = Counter[str]()
-    for verb, count in sums.by_verb.items():
+    for verb, count in purge_totals.by_verb.items():
         counts[word_of(verb)] += count
     return ", ".join(f"{count:,} {word}" for word, count in counts.items())
 

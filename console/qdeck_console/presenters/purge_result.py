@@ -91,14 +91,14 @@ def _outcome(task: AgentTask) -> tuple[str, str]:
     return words + (", stopped early" if task.outcome == "stopped" else ""), "text"
 
 
-def apply_would(plan: Plan, sums: PurgeTotals, undo_bytes: int | None, cells: int) -> list[Line]:
+def apply_would(plan: Plan, purge_totals: PurgeTotals, undo_bytes: int | None, cells: int) -> list[Line]:
     """Return what applying the plan would do."""
-    steps = -(-sums.count // 500)
+    steps = -(-purge_totals.count // 500)
     words = f"take {fmt.counted(steps, 'step')} of 500 at most; each entry is checked again and skipped if it changed"
     lines: list[Line] = [section("apply would", "", "muted", cells)]
     lines += [((f" {part}", "text"),) for part in wrap(words, cells - 2, most=2)]
     used = f" ({size_words(undo_bytes)} of {_ROOM} used)" if undo_bytes is not None else f", {_ROOM} at most"
-    lines.append(((f" keep {size_words(sums.bytes)} for undo", "text"), (used, "muted")))
+    lines.append(((f" keep {size_words(purge_totals.bytes)} for undo", "text"), (used, "muted")))
     totals = plan.tail.totals
     if totals.dependents:
         lines += [
@@ -129,10 +129,10 @@ def confirm_rows(
 
     `done` entries of it were applied or skipped before; `filter_text` is the filter of the screen.
     """
-    tail, totals, sums = plan.tail, plan.tail.totals, PurgeTotals.of(shares)
+    tail, totals, purge_totals = plan.tail, plan.tail.totals, PurgeTotals.of(shares)
     found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
-    words = f"{fmt.counted(len(sums.by_rule), 'rule')}, {fmt.counted(sums.queues, 'queue')}, {found}"
-    rows = [PlanTerm("entries", fmt.count(sums.count), words)]
+    words = f"{fmt.counted(len(purge_totals.by_rule), 'rule')}, {fmt.counted(purge_totals.queues, 'queue')}, {found}"
+    rows = [PlanTerm("entries", fmt.count(purge_totals.count), words)]
     if filter_text:
         rows.append(PlanTerm("", "▲", "the filter only hides rows; all is applied", "warn bold"))
     if done:
@@ -153,7 +153,7 @@ def confirm_rows(
         )
     if tail.skipped:
         rows.append(PlanTerm("skipped", fmt.count(len(tail.skipped)), tail.skipped[0].why))
-    rows += [_undo_row(plan, sums.bytes, now_ms), *caution_terms(tail.cautions, cells, most=2)]
+    rows += [_undo_row(plan, purge_totals.bytes, now_ms), *caution_terms(tail.cautions, cells, most=2)]
     return [term_line(row, cells) for row in rows]
 
 

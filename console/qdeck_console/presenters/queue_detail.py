@@ -12,7 +12,7 @@ from qdeck_console.presenters.line_parts import name_parts, pair, queue_path, se
 from qdeck_console.presenters.queue_statistics import deaths, operations, payloads, times
 from qdeck_console.presenters.queues import QueueView, empty_in
 from qdeck_console.presenters.what_now import block
-from qdeck_console.queue_findings import JudgedQueue, Severity
+from qdeck_console.queue_findings import ListedQueue, Severity
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _CHART: Final = 7
 
 
 def detail(
-    entry: JudgedQueue, view: QueueView, cells: int, room: int | None = None, *, chart: int = _CHART
+    entry: ListedQueue, view: QueueView, cells: int, room: int | None = None, *, chart: int = _CHART
 ) -> list[Line]:
     """Return everything known about a queue. In a pane of `room` lines the chart shrinks, then the least important
     sections are left out, and the last line names them.
@@ -79,7 +79,7 @@ def _joined(parts: list[list[Line]]) -> list[Line]:
 
 
 def _fitting(
-    parts: list[tuple[int, str, list[Line]]], entry: JudgedQueue, view: QueueView, cells: int, room: int
+    parts: list[tuple[int, str, list[Line]]], entry: ListedQueue, view: QueueView, cells: int, room: int
 ) -> list[Line]:
     """As much as fits: first the chart gives way down to three lines, then the least of the parts."""
     left: list[str] = []
@@ -97,7 +97,7 @@ def _fitting(
     return [*lines[: room - 1], ((cut_end(words, cells), "faint"),)] if left else lines
 
 
-def _title(entry: JudgedQueue, view: QueueView, cells: int) -> Line:
+def _title(entry: ListedQueue, view: QueueView, cells: int) -> Line:
     word = "paused" if entry.row.paused else entry.severity.label
     glyph = "║" if entry.row.paused else entry.glyph
     role = entry.severity.role if entry.severity is not Severity.FINE else "muted"
@@ -107,11 +107,11 @@ def _title(entry: JudgedQueue, view: QueueView, cells: int) -> Line:
     return (*fmt.fit(name, room), (" ", "text"), (state, f"{role} bold"))
 
 
-def _looks(entry: JudgedQueue) -> str:
+def _looks(entry: ListedQueue) -> str:
     return "text" if entry.severity is Severity.FINE else f"{entry.severity.role} bold"
 
 
-def _serving(entry: JudgedQueue) -> Line:
+def _serving(entry: ListedQueue) -> Line:
     row = entry.row
     pieces: list[Piece] = [(safe_text(row.adapter, limit=20), "muted")]
     if row.workers is not None:
@@ -127,7 +127,7 @@ _LEAST_SCALE: Final = 5.0
 _AROUND: Final = 5  # lines of the chart besides the area
 
 
-def _chart(entry: JudgedQueue, view: QueueView, cells: int, height: int) -> list[Line]:
+def _chart(entry: ListedQueue, view: QueueView, cells: int, height: int) -> list[Line]:
     row, history = entry.row, view.feed_state.history
     span = fmt.span(history.span_s * 1000)
     net = None if row.in_per_s is None or row.out_per_s is None else row.in_per_s - row.out_per_s
@@ -161,7 +161,7 @@ def _times(view: QueueView, span_s: float, cells: int) -> Line:
     return ((f"     {begin}{' ' * (gap // 2)}{middle}{' ' * (gap - gap // 2)}{now} ", "faint"),)
 
 
-def _why(entry: JudgedQueue, cells: int) -> list[Line]:
+def _why(entry: ListedQueue, cells: int) -> list[Line]:
     lines: list[Line] = []
     for reason in entry.reasons[:5]:
         if reason.severity is Severity.FINE:
@@ -172,12 +172,12 @@ def _why(entry: JudgedQueue, cells: int) -> list[Line]:
     return lines
 
 
-def _what_now(entry: JudgedQueue, cells: int, *, is_page: bool) -> list[Line]:
+def _what_now(entry: ListedQueue, cells: int, *, is_page: bool) -> list[Line]:
     told = [] if entry.remedy is None else block(entry.remedy.hint, entry.remedy.command, cells, copies=is_page)
     return [_BLANK, *told] if told else []
 
 
-def _states(entry: JudgedQueue, cells: int) -> list[Line]:
+def _states(entry: ListedQueue, cells: int) -> list[Line]:
     row = entry.row
     oldest = fmt.span_pieces(row.oldest_s * 1000, "text") if row.oldest_s and row.ready else [(fmt.ZERO, "ghost")]
     if row.ready and row.oldest_s is None:
@@ -230,7 +230,7 @@ def _totals(row: QueueRow, cells: int) -> list[Line]:
     return [section("since creation", "", "muted", cells, indent=0), *lines] if lines else []
 
 
-def _settings(entry: JudgedQueue, cells: int, now_ms: int) -> list[Line]:
+def _settings(entry: ListedQueue, cells: int, now_ms: int) -> list[Line]:
     row, lines = entry.row, []
     if row.paused:
         lines.append(pair("paused", [("no job is claimed", entry.worst(Code.PAUSED).role)], cells))

@@ -12,7 +12,7 @@ from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import sparkline
 from qdeck_console.presenters.line_parts import LEAD, MARGIN, Naming, more_words, queue_path
 from qdeck_console.presenters.table import REST, Column, Table, TableCell
-from qdeck_console.queue_findings import JudgedQueue, Severity
+from qdeck_console.queue_findings import ListedQueue, Severity
 from qdeck_console.queue_order import Sort
 from qdeck_console.text import cut_end, safe_text, width
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qdeck_console.selected_queue import Insight
 
 
-QueueColumn: TypeAlias = "Column[JudgedQueue, QueueView]"
+QueueColumn: TypeAlias = "Column[ListedQueue, QueueView]"
 NO_MATCH: Final[Line] = (
     ("    ", "text"), ("no queue matches; queues are filtered by name only; ", "muted"), ("esc", "accent bold"),
     (" clears the filter", "muted"),
@@ -51,11 +51,11 @@ class QueueView:
     limit: int | None = None  # ready jobs from which a queue is worth a look
 
     @property
-    def table(self) -> Table[JudgedQueue, QueueView]:
+    def table(self) -> Table[ListedQueue, QueueView]:
         """The columns."""
         return _table(self.adapters > 1, _span_label(self.feed_state.history.span_s))
 
-    def lines(self, entry: JudgedQueue, cells: int, *, at_cursor: bool) -> list[Line]:
+    def lines(self, entry: ListedQueue, cells: int, *, at_cursor: bool) -> list[Line]:
         """Return the one or two lines of a queue."""
         first = self.table.line(entry, cells, self, at_cursor=at_cursor)
         if not (self.reasons_shown and entry.reasons):
@@ -68,30 +68,30 @@ def _span_label(span_s: float) -> str:
     return f"last {span_s / 60:.0f}m" if span_s >= 55 else f"last {span_s:.0f}s"
 
 
-def _count(head: str, cells: int, name: str, looks: Callable[[JudgedQueue, QueueView], str]) -> QueueColumn:
+def _count(head: str, cells: int, name: str, looks: Callable[[ListedQueue, QueueView], str]) -> QueueColumn:
     """Return a column with one of the counts of a queue."""
 
-    def value(entry: JudgedQueue, cell: TableCell[QueueView]) -> list[Piece]:
+    def value(entry: ListedQueue, cell: TableCell[QueueView]) -> list[Piece]:
         return fmt.cell(fmt.count(getattr(entry.row, name), cell.width), looks(entry, cell.view))
 
     return Column(head, cells, value, right=True)
 
 
-def _news(name: str, role: str = "text") -> Callable[[JudgedQueue, QueueView], str]:
+def _news(name: str, role: str = "text") -> Callable[[ListedQueue, QueueView], str]:
     """Return the role of a count: a change stands out until the next refresh."""
 
-    def looks(entry: JudgedQueue, view: QueueView) -> str:
+    def looks(entry: ListedQueue, view: QueueView) -> str:
         before = view.before.get(entry.row.ref, entry.row)
         return role if getattr(entry.row, name) == getattr(before, name) else "strong"
 
     return looks
 
 
-def _ready_role(entry: JudgedQueue, view: QueueView) -> str:
+def _ready_role(entry: ListedQueue, view: QueueView) -> str:
     return _news("ready")(entry, view) if entry.severity is Severity.FINE else "strong bold"
 
 
-def _name(entry: JudgedQueue, cell: TableCell[QueueView]) -> list[Piece]:
+def _name(entry: ListedQueue, cell: TableCell[QueueView]) -> list[Piece]:
     """Return the name; where there is no column for it, it carries its adapter while it fits."""
     view = cell.view
     role = "strong bold" if cell.at_cursor or entry.severity is not Severity.FINE else "text"
@@ -103,7 +103,7 @@ def _name(entry: JudgedQueue, cell: TableCell[QueueView]) -> list[Piece]:
     return name
 
 
-def _past(entry: JudgedQueue, cell: TableCell[QueueView]) -> list[Piece]:
+def _past(entry: ListedQueue, cell: TableCell[QueueView]) -> list[Piece]:
     history, row = cell.view.feed_state.history, entry.row
     series = history.ready(row.ref, cell.width)
     known = [value for value in series if value is not None]
@@ -115,7 +115,7 @@ def _past(entry: JudgedQueue, cell: TableCell[QueueView]) -> list[Piece]:
 
 
 @lru_cache(maxsize=8)
-def _table(has_adapters: bool, span: str) -> Table[JudgedQueue, QueueView]:
+def _table(has_adapters: bool, span: str) -> Table[ListedQueue, QueueView]:
     """Return the columns; with one adapter only, the total names it."""
     return Table(
         Column("queue", REST, _name),
@@ -139,7 +139,7 @@ def _table(has_adapters: bool, span: str) -> Table[JudgedQueue, QueueView]:
     )  # fmt: skip
 
 
-def _sign(entry: JudgedQueue, _: QueueView) -> Piece:
+def _sign(entry: ListedQueue, _: QueueView) -> Piece:
     return entry.glyph, "muted" if entry.severity is Severity.FINE else entry.severity.role
 
 
@@ -148,7 +148,7 @@ def head_line(view: QueueView, cells: int, sort: Sort) -> Line:
     return view.table.head(cells, _SORTED_BY.get(sort, ""))
 
 
-def reason_pieces(entry: JudgedQueue, cells: int) -> list[Piece]:
+def reason_pieces(entry: ListedQueue, cells: int) -> list[Piece]:
     """Return the reasons of a queue with the key that acts on each, worst first, and how many have no room."""
     out: list[Piece] = []
     for at, reason in enumerate(entry.reasons):
@@ -166,7 +166,7 @@ def reason_pieces(entry: JudgedQueue, cells: int) -> list[Piece]:
     return out
 
 
-def list_in_question(entry: JudgedQueue | None) -> State | None:
+def list_in_question(entry: ListedQueue | None) -> State | None:
     """Return which of its lists of jobs the worst reason of a queue is about; none when it is about no one of them."""
     if entry is None or not entry.reasons:
         return None
@@ -176,7 +176,7 @@ def list_in_question(entry: JudgedQueue | None) -> State | None:
     return State.DEAD if worst in (Code.DEAD, Code.DEAD_GROWING) and entry.row.dead else None
 
 
-def _oldest(entry: JudgedQueue) -> list[Piece]:
+def _oldest(entry: ListedQueue) -> list[Piece]:
     oldest = entry.row.oldest_s
     if entry.row.ready and oldest is None:
         return [(fmt.NONE, "ghost")]  # some wait, and since when is not known
@@ -187,7 +187,7 @@ def _oldest(entry: JudgedQueue) -> list[Piece]:
     return since if entry.row.oldest_exact else [("≥", "muted"), *since]
 
 
-def empty_in(entry: JudgedQueue) -> list[Piece]:
+def empty_in(entry: ListedQueue) -> list[Piece]:
     """Return how long until the queue is empty at the present rates."""
     row = entry.row
     if row.paused:

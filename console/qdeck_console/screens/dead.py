@@ -215,7 +215,7 @@ class DeadScreen(JobListScreen[ListedDead]):
 
     def _draw_room(self) -> None:
         now_ms, panel = self.now_ms, self.query_one("#room", Lines)
-        entries = {room.queue: self.feed_state.judged.of(QueueRef(NATIVE, room.queue)) for room in self.whole.rooms}
+        entries = {room.queue: self.feed_state.listed.of(QueueRef(NATIVE, room.queue)) for room in self.whole.rooms}
         dead_per_min = {queue: entry.row.dead_per_min for queue, entry in entries.items() if entry is not None}
         rooms = present.urgent_first(self.whole.rooms, dead_per_min)[: 2 if self.is_tall else 1]
         blank = int(self.is_tall)

@@ -122,7 +122,7 @@ class FrameScreen(Screen[None]):
             yield from self.body()
         hint = "error:Timeout* age>2h attempts>=3" if self.LANGUAGE else "text in the name; esc clears, enter keeps"
         suggester = FilterSuggester() if self.LANGUAGE else None
-        yield FilterField(placeholder=hint, suggester=suggester, past=self.console.last_filters)
+        yield FilterField(placeholder=hint, suggester=suggester, history=self.console.last_filters)
         yield Lines(id="wrong", ground="raised")
         yield Lines(id="footer", ground="panel")
         yield Lines(id="tiny")

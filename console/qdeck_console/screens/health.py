@@ -75,7 +75,7 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         """The checks, as they were drawn last."""
         return self._rows
 
-    def _judged(self, snapshot: Snapshot) -> list[CheckRow]:
+    def _listed(self, snapshot: Snapshot) -> list[CheckRow]:
         data = self.data or ServerHealth()
         facts = present_server.facts_of(
             snapshot, data.vitals, self._trips, self._load()[1], here_ms=self.feed_state.read_ms, tasks=data.tasks
@@ -100,7 +100,7 @@ class HealthScreen(ListScreen[CheckRow, ServerHealth]):
         """Draw the checks, the verdict above them and the server beside them."""
         snapshot = self.feed_state.snapshot
         if not self._is_still:
-            self._rows = self._judged(snapshot) if snapshot else ()
+            self._rows = self._listed(snapshot) if snapshot else ()
         self.draw_list()
         self._draw_summary(snapshot)
 

@@ -120,8 +120,8 @@ def _other_state(are: str, state: str, action: str, screen: JobActing) -> str:
 
 def _foreign_of(screen: JobActing, asked: OperationRequest) -> str | None:
     """Return the one adapter that all queues of a request are of, where it says for which states its verbs are."""
-    judged = screen.feed_state.judged
-    adapters = {entry.row.adapter for entry in map(judged.of, asked.queues) if entry is not None}
+    listed = screen.feed_state.listed
+    adapters = {entry.row.adapter for entry in map(listed.of, asked.queues) if entry is not None}
     name = adapters.pop() if len(adapters) == 1 else None
     return None if name is None or has_feature(name, Feature.STATES) else name
 

@@ -129,7 +129,7 @@ class JobsScreen(JobListScreen[ListedJobs], QueueActing):
     def _title(self, cells: int, height: int) -> Sequence[Line]:
         if self.queue is None:
             return ()
-        entry = self.feed_state.judged.of(self.queue)
+        entry = self.feed_state.listed.of(self.queue)
         return (
             present.title_line(self.queue, entry, cells, naming=self.naming),
             present.states_line(self.state, entry, cells),

@@ -29,13 +29,14 @@ class PaletteScreen(Chooser[PaletteCommand]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("shift+tab", "move(-1)", "up"),
         Binding("tab", "complete", "complete"),
+        Binding("up", "recall(-1)", "earlier command"),
+        Binding("down", "recall(1)", "later command"),
     ]
     HINTS = (("enter", "run"), ("tab", "complete"), ("esc", "close"))
 
     def __init__(self, console: Console, below: FrameScreen, text: str = "") -> None:
         super().__init__(console)
         self._below, self._text = below, text
-        self._at_past: int | None = None  # the place in the history whose command is written
 
     def head(self) -> Widget:
         """Return the field."""
@@ -97,22 +98,14 @@ class PaletteScreen(Chooser[PaletteCommand]):
         if command.argument:
             self._write(command.completed)
         else:
-            self._remember(command.completed)
+            self._below.console.last_commands.add(command.completed)
             _ = self.dismiss(command)
 
-    def action_move(self, by: int) -> None:
-        """Choose another line; `up` on an empty field, or in the history, goes to the command before."""
-        box, past = self.query_one("#words", TextField), self._below.console.last_commands
-        at = self._at_past
-        if self.has_moved or not past or box.value != (past[at] if at is not None else "") or (by != -1 and at is None):
-            super().action_move(by)
-            return
-        at = len(past) + by if at is None else at + by
-        self._at_past = max(0, at) if at < len(past) else None
-        self._write(past[self._at_past] if self._at_past is not None else "")
-
-    def _remember(self, text: str) -> None:
-        past = self._below.console.last_commands
-        if text in past:
-            past.remove(text)
-        past.append(text)
+    def action_recall(self, by: int) -> None:
+        """Write the command before or after, from an empty field on; choose another line where one is typed."""
+        text, history = self.query_one("#words", TextField).value, self._below.console.last_commands
+        is_past = text in history or (not text and by < 0)
+        if is_past and not self.has_moved:
+            self._write(history.step(text, by))
+        else:
+            self.action_move(by)

@@ -78,8 +78,8 @@ class PurgeWork:
     def rules(self) -> list[str]:
         """Return the rules that there are: those of other adapters only where there is one."""
         snapshot = self.snapshot
-        foreign = snapshot is not None and any(not row.has(Feature.PURGE) for row in snapshot.queues)
-        return [name for name, rule in PURGE_RULES.items() if foreign or not rule.foreign]
+        non_native = snapshot is not None and any(not row.has(Feature.PURGE) for row in snapshot.queues)
+        return [name for name, rule in PURGE_RULES.items() if non_native or not rule.non_native]
 
     def on(self) -> tuple[str, ...]:
         """Return the rules that are on."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import AsyncReader, QueueRef, QueueRow, Snapshot
     from qdeck_console.format import Line
-    from qdeck_console.queue_findings import JudgedQueue
+    from qdeck_console.queue_findings import ListedQueue
 
 
 class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
@@ -34,7 +34,7 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
     def __init__(self, queue: QueueRef) -> None:
         super().__init__()
         self.queue = queue
-        self._entry: JudgedQueue | None = None
+        self._entry: ListedQueue | None = None
         self._insights = Insights()
 
     def body(self) -> Sequence[Widget]:
@@ -60,7 +60,7 @@ class QueueScreen(QueueActing, PageScreen, ReadingScreen[Looked]):
 
     def draw(self, *, fresh: bool) -> None:
         """Draw the detail."""
-        found = self.feed_state.judged.of(self.queue)
+        found = self.feed_state.listed.of(self.queue)
         gone = found is None and self.feed_state.snapshot is not None
         self._entry = found or (None if gone else self._entry)
         view = QueueView(

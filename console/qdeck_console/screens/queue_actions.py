@@ -120,7 +120,7 @@ def _move(screen: QueueActing) -> None:
 def _evidence(screen: QueueActing, codes: Sequence[Code]) -> RowReason | None:
     """Return the reason of the queue that is about its dead letters, or its stuck jobs."""
     row = screen.queue_row
-    entry = None if row is None else screen.feed_state.judged.of(row.ref)
+    entry = None if row is None else screen.feed_state.listed.of(row.ref)
     return next((one for one in entry.reasons if one.code in codes), None) if entry is not None else None
 
 

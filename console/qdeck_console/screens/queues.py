@@ -16,7 +16,7 @@ from qdeck_console.presenters.line_parts import PLAIN, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import QueueView
 from qdeck_console.problems import evidence_of
-from qdeck_console.queue_findings import JudgedQueue
+from qdeck_console.queue_findings import ListedQueue
 from qdeck_console.queue_order import Arranger, Asked, Sort
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.lists import ListScreen, below
@@ -47,7 +47,7 @@ def _has_queues(screen: FrameScreen) -> bool:
     return snapshot is None or bool(snapshot.queues)
 
 
-class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
+class QueuesScreen(QueueActing, ListScreen[ListedQueue, Looked]):
     """Every queue, grouped by how urgent it is."""
 
     TAB = SCOPE = QUEUES
@@ -90,18 +90,18 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
 
     def prepare(self, feed_state: FeedState) -> Iterator[None]:
         """Arranges the list before it is drawn."""
-        return self._arranger.steps(feed_state.judged, self._asked(), time.monotonic(), self.console.last_key_at)
+        return self._arranger.steps(feed_state.listed, self._asked(), time.monotonic(), self.console.last_key_at)
 
     def draw(self, *, fresh: bool) -> None:
         """Arrange the queues, and draw them."""
-        judged, asked, snapshot = self.feed_state.judged, self._asked(), self.feed_state.snapshot
-        if not self._arranger.holds(judged, asked):
-            self._arranger.arrange(judged, asked, time.monotonic(), self.console.last_key_at)
+        listed, asked, snapshot = self.feed_state.listed, self._asked(), self.feed_state.snapshot
+        if not self._arranger.holds(listed, asked):
+            self._arranger.arrange(listed, asked, time.monotonic(), self.console.last_key_at)
         arranged = self._arranger.arranged
         known = snapshot.adapters if snapshot is not None else ()
         adapters = len({entry.row.adapter for entry in arranged.entries}) if len(known) > 1 else len(known)
         self._drawn = QueueView(
-            self.feed_state, naming_of(snapshot), arranged.reasons_shown, judged.before, adapters,
+            self.feed_state, naming_of(snapshot), arranged.reasons_shown, listed.before, adapters,
             limit=self.console.thresholds.ready_queue_max,
         )  # fmt: skip
         if snapshot is not None:
@@ -123,20 +123,20 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
         return self.feed_state.snapshot is not None and not self.feed_state.snapshot.queues
 
     @property
-    def rows(self) -> Sequence[JudgedQueue]:
+    def rows(self) -> Sequence[ListedQueue]:
         """The queues that match, in their order."""
         return self._arranger.arranged.entries
 
-    def matching(self) -> list[JudgedQueue]:
+    def matching(self) -> list[ListedQueue]:
         """Return the same: the arranger has filtered them."""
         return list(self.rows)
 
-    def listing(self, rows: Sequence[JudgedQueue]) -> Listing:
+    def listing(self, rows: Sequence[ListedQueue]) -> Listing:
         """Return the list with the place of each queue, which the arranger found in steps."""
         arranged = self._arranger.arranged
         return Listing(arranged.items, self.item_lines, arranged.tops, arranged.where)
 
-    def lines(self, row: JudgedQueue, cells: int, *, at_cursor: bool) -> Sequence[Line]:
+    def lines(self, row: ListedQueue, cells: int, *, at_cursor: bool) -> Sequence[Line]:
         """Return the one or two lines of a queue."""
         return self._drawn.lines(row, cells, at_cursor=at_cursor)
 
@@ -150,14 +150,14 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
             return self._empty.lines(self.console, self.view, self.feed_state.snapshot)
         return (present.NO_MATCH,) if self.filter_text else ()
 
-    def total_lines(self, rows: Sequence[JudgedQueue], cells: int, height: int) -> Sequence[Line]:
+    def total_lines(self, rows: Sequence[ListedQueue], cells: int, height: int) -> Sequence[Line]:
         """Return the sums below their columns."""
         if self.has_none or self._totals is None:
             return ()
         words = self._total_words(rows, self._drawn.table.laid(cells)[0][1])
         return below(present.total_line(self._drawn, cells, *self._totals, words), cells, height)
 
-    def _total_words(self, rows: Sequence[JudgedQueue], cells: int) -> str:
+    def _total_words(self, rows: Sequence[ListedQueue], cells: int) -> str:
         snapshot, more, adapters = self.feed_state.snapshot, self.view.below, self._drawn.adapters
         words = counted(len(rows), "queue")
         if snapshot is not None and self.filter_text:
@@ -178,7 +178,7 @@ class QueuesScreen(QueueActing, ListScreen[JudgedQueue, Looked]):
         told = f"{words}, counted in {since_s:.0f}s"
         return told if len(told) <= cells else f"{len(rows):,} queues, counted in {since_s:.0f}s"
 
-    def side(self, row: JudgedQueue, cells: int, height: int) -> Sequence[Line]:
+    def side(self, row: ListedQueue, cells: int, height: int) -> Sequence[Line]:
         """Return the details of the queue under the cursor."""
         return detail(row, replace(self._drawn, insight=self._insights.known(row.row.ref)), cells, height)
 

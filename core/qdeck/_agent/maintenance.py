@@ -88,7 +88,7 @@ class Maintenance:
         if not limits.dlq_enabled:
             return
         await self.readers.snapshot()
-        for adapter in self.readers.jobs.adapters.foreign:
+        for adapter in self.readers.jobs.adapters.non_native:
             if adapter.is_there:
                 unread: list[str] = []
                 trimming = reads.contained(_trim(adapter, limits, now, done), adapter.name, unread)

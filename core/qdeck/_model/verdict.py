@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ORDER: Final = tuple(Status)
 _WELL: Final = Status.HEALTHY
-JUDGE_MS: Final = 5_000
+VERDICT_MS: Final = 5_000
 _KEEPS: Final = {
     AOF: "an append-only file keeps every write",
     SNAPSHOTS: "snapshots only: a crash loses the writes since the last one",
@@ -119,13 +119,13 @@ class Findings:
         return Finding(code=code, severity=severity, queues=len(rows), count=count, limit=limit)
 
 
-class Standing:
+class LatestVerdict:
     """A verdict on very many queues of which some change: made every few seconds only, because it reads each of
     them.
     """
 
     def __init__(self) -> None:
-        self._judged_ms = 0
+        self._computed_ms = 0
         self._last = Verdict(Status.HEALTHY, (), MappingProxyType({}))
 
     def judge(self, seen: Snapshot, thresholds: Thresholds | None) -> Program[Snapshot]:
@@ -135,14 +135,14 @@ class Standing:
         is_partial = seen.fresh is not None
         if is_partial:
             yield Sleep(0)
-        if not is_partial or not 0 <= seen.at_ms - self._judged_ms < JUDGE_MS:
+        if not is_partial or not 0 <= seen.at_ms - self._computed_ms < VERDICT_MS:
             found = Findings(seen.shared)
             summed: list[Verdict] = []
             work = (found.recall(self._last.findings), steps(seen, thresholds, found))
             for _ in chain(*work, _summed(found.checks, seen, summed)):
                 if is_partial:
                     yield Sleep(0)
-            self._judged_ms = seen.at_ms if is_partial else 0
+            self._computed_ms = seen.at_ms if is_partial else 0
             [self._last] = summed
         last = self._last
         return replace(seen, status=last.status, findings=last.findings, severities=last.severities, checks=last.checks)

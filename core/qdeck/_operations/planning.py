@@ -163,7 +163,7 @@ def _rules(request: PlanRequest, adapters: Sequence[Adapter], unlisted: Sequence
     of_queues = {rule.name for adapter in unlisted for rule in adapter.rules(NO_QUEUE)}
 
     def applies(rule: KnownRule) -> bool:
-        return rule.name in of_queues if rule.takes is Takes.QUEUES else others or not rule.foreign
+        return rule.name in of_queues if rule.takes is Takes.QUEUES else others or not rule.non_native
 
     known = [rule.name for rule in PURGE_RULES.values() if rule.name in request.rules and applies(rule)]
     return used_rules(known, request.limits)

@@ -135,7 +135,7 @@ def _server(
     found = [DoctorCheck(name="connection", ok=True, detail=f"{address}: {name or 'answers'}{as_user}")]
     found.append(_version(server))
     found.append(_clock(reads.stamp(stamp), before, after))
-    names = [adapter.name for adapter in (*adapters.foreign, adapters.native)]
+    names = [adapter.name for adapter in (*adapters.non_native, adapters.native)]
     hint = role_rights.line("viewer" if found_read_only else "operator", names, user)
     looking = yield from _may_look(hint)
     found.append(looking)
@@ -361,7 +361,7 @@ def _adapters(adapters: Adapters) -> Program[list[DoctorCheck]]:
     ]
     found = [DoctorCheck(name="adapters", ok=True, detail="; ".join(texts))]
     found += [DoctorCheck(name="adapters", ok=None, detail=notice) for notice in notices]
-    found += [_adapter(adapter) for adapter in adapters.foreign if adapter.name in counts]
+    found += [_adapter(adapter) for adapter in adapters.non_native if adapter.name in counts]
     found += _of_findings(seen)
     found += _unreadable(seen, broken)
     alive = sum(row.alive for row in rows)

@@ -106,11 +106,11 @@ def report(adapters: Adapters, limits: Limits, *, orphans: bool = True) -> Progr
         _orphan_check(measured.orphaned, limits),
         _clock_check(seen),
     ]
-    judged = verdict.sum_up(checks, seen)
+    listed = verdict.sum_up(checks, seen)
     return HealthReport(
         at_ms=seen.at_ms,
-        status=judged.status,
-        findings=(yield from finding_times.dated(judged.findings, thresholds, seen.at_ms)),
+        status=listed.status,
+        findings=(yield from finding_times.dated(listed.findings, thresholds, seen.at_ms)),
         queues=MappingProxyType({state: MappingProxyType(of) for state, of in measured.queues.items()}),
         tasks=MappingProxyType(measured.tasks),
         rates=_rates(rows),

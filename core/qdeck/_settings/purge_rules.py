@@ -54,7 +54,7 @@ class KnownRule(Struct, frozen=True, kw_only=True):
     takes: Takes = Takes.JOBS
     state: str = ""
     """The state of the jobs that it takes of native."""
-    foreign: bool = False
+    non_native: bool = False
     """Whether only adapters of other systems have it."""
     by_name: bool = False
     """Whether it runs only where it is named: what it takes may still be wanted."""
@@ -95,24 +95,24 @@ PURGE_RULES: Final[Mapping[str, KnownRule]] = MappingProxyType(
                 about="Data of a job that is in no state, left by a crash or by another program.",
             ),
             KnownRule(
-                name="pending_too_old", setting="max_pending_age", foreign=True,
+                name="pending_too_old", setting="max_pending_age", non_native=True,
                 about="A VM that is still pending: its pool clones a new one. An entry of a stream that its consumer "
                 "did not acknowledge: it is buried.",
             ),
             KnownRule(
-                name="pool_ready_too_old", setting="max_ready_age_pool", label="ready in pool", foreign=True,
+                name="pool_ready_too_old", setting="max_ready_age_pool", label="ready in pool", non_native=True,
                 about="A VM that is ready in its pool, and that no request asked for.",
             ),
             KnownRule(
-                name="request_too_old", setting="max_request_age", foreign=True,
+                name="request_too_old", setting="max_request_age", non_native=True,
                 about="A request that its client no longer polls.",
             ),
             KnownRule(
-                name="task_too_old", setting="max_task_age", foreign=True, about="A task that has ended."
+                name="task_too_old", setting="max_task_age", non_native=True, about="A task that has ended."
             ),
-            KnownRule(name="broken_entries", foreign=True, about="An entry that its own system cannot read."),
+            KnownRule(name="broken_entries", non_native=True, about="An entry that its own system cannot read."),
             KnownRule(
-                name="overdue_delayed", foreign=True,
+                name="overdue_delayed", non_native=True,
                 about="A delayed entry that has been due for over a minute, and that no worker moved to ready.",
             ),
             KnownRule(

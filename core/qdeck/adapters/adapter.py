@@ -28,6 +28,7 @@ from qdeck.adapters.model import (
     SLICE,
     AdapterHealth,
     Capability,
+    Discovered,
     Entry,
     Kind,
     Look,
@@ -35,7 +36,6 @@ from qdeck.adapters.model import (
     Raw,
     Retried,
     Seen,
-    Sight,
     Source,
 )
 
@@ -106,7 +106,7 @@ class Adapter(ABC):
 
     def __init__(self, settings: AdapterSettings | None = None) -> None:
         self.settings = settings or self.settings_type()
-        self.sight: Sight | None = None
+        self.discovered: Discovered | None = None
         self.in_cluster = False
         self.thresholds = Thresholds()
 
@@ -120,7 +120,7 @@ class Adapter(ABC):
     @property
     def is_there(self) -> bool:
         """Whether the last refresh found keys of this system."""
-        return self.sight is not None and self.sight.is_there
+        return self.discovered is not None and self.discovered.is_there
 
     @property
     def settings_digest(self) -> str:
@@ -131,7 +131,12 @@ class Adapter(ABC):
     @property
     def is_missed(self) -> bool:
         """Whether it is pinned, and a complete search found no keys of this system."""
-        return self.settings.pin and self.sight is not None and self.sight.complete and not self.sight.is_there
+        return (
+            self.settings.pin
+            and self.discovered is not None
+            and self.discovered.complete
+            and not self.discovered.is_there
+        )
 
     @abstractmethod
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:

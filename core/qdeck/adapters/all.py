@@ -55,12 +55,12 @@ class Adapters:
         self._settings, self._on_cluster = settings, on_cluster
         self._beside: dict[str, Adapter] = {}
         self.native = Native(memory=memory, address=address)
-        self.foreign = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
-        left_out = ", ".join(adapter.name for adapter in made if adapter not in self.foreign)
+        self.non_native = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
+        left_out = ", ".join(adapter.name for adapter in made if adapter not in self.non_native)
         # A caller who takes all adapters has not asked for one of these.
         told = left_out and not set(NAMES) <= set(names)
         self._notices = (f"not on Cluster: {left_out} (a queue's keys are in several slots)",) if told else ()
-        if left_out and not self.foreign and NATIVE not in names:
+        if left_out and not self.non_native and NATIVE not in names:
             raise InvalidOption(f"not on Cluster: {left_out}", hint="Their queues keep keys in several slots.")
         self.shows_native = NATIVE in names
         self._has_all = self.shows_native and set(NAMES) <= set(names) and not on_cluster
@@ -68,7 +68,7 @@ class Adapters:
         self._search_again_at = -math.inf
         self._is_empty = self._has_stored_search = False
         self._address, self._memory = address, memory
-        self._verdict = verdict.Standing()
+        self._verdict = verdict.LatestVerdict()
         self._remembered: discovery.Remembered | None = None
         self._kept_at = -math.inf
         self._refs: list[QueueRef] | None = None
@@ -76,17 +76,17 @@ class Adapters:
         """Names that queues of several adapters have, as far as they were read."""
         self.unread: list[str] = []
         """The keys that the last refresh ignored, with the reasons."""
-        for adapter in self.foreign:
+        for adapter in self.non_native:
             adapter.thresholds, adapter.in_cluster = memory.thresholds, on_cluster
 
     @property
     def shown(self) -> list[Adapter]:
         """The adapters whose queues are shown."""
-        return [*([self.native] if self.shows_native else ()), *self.foreign]
+        return [*([self.native] if self.shows_native else ()), *self.non_native]
 
     def rows(self, now: int) -> Program[tuple[list[QueueRow], list[str]]]:
         """Return the queues of other systems; one that cannot be read is reported and does not stop the others."""
-        notices, unread = yield from discovery.look(self.foreign, self._recall())
+        notices, unread = yield from discovery.look(self.non_native, self._recall())
         return (yield from self._rows(now, notices, unread))
 
     def _rows(self, now: int, notices: list[str], unread: list[str]) -> Program[tuple[list[QueueRow], list[str]]]:
@@ -94,8 +94,8 @@ class Adapters:
         rows: list[QueueRow] = []
         self.measures: tuple[Measure, ...] = ()
         self.late_schedules: tuple[tuple[QueueRef, str], ...] = ()
-        there = [adapter for adapter in self.foreign if adapter.is_there]
-        notices += [f"{one.name} is pinned, but none of its keys exist" for one in self.foreign if one.is_missed]
+        there = [adapter for adapter in self.non_native if adapter.is_there]
+        notices += [f"{one.name} is pinned, but none of its keys exist" for one in self.non_native if one.is_missed]
         looks = yield from apart([adapter.rows(now) for adapter in there])
         for adapter, look in zip(there, looks, strict=True):
             if isinstance(look, QdeckError):
@@ -128,9 +128,9 @@ class Adapters:
     def look(self, visible: Collection[QueueRef] | None = None) -> Program[Snapshot]:
         """Return a snapshot of all queues: native ones and those of the other adapters."""
         own = None if visible is None else [name for adapter, name in visible if adapter == NATIVE]
-        if self.foreign:
+        if self.non_native:
             self._remind()
-            programs: list[Program[Any]] = [self.native.look(own), discovery.look(self.foreign, self._recall())]
+            programs: list[Program[Any]] = [self.native.look(own), discovery.look(self.non_native, self._recall())]
             programs += [self._find_unknown_systems()] if self._has_all else []
             seen, found, *_ = yield from all_of(programs)
             self._note()
@@ -232,9 +232,9 @@ class Adapters:
         found: list[tuple[Adapter, str]] = []
         if self.shows_native:
             found += [(self.native, name) for name in (yield from self.native.names(only, unread))]
-        if self.foreign:
+        if self.non_native:
             rows, _ = yield from self.rows((yield from reads.clock()))
-            by_name = {adapter.name: adapter for adapter in self.foreign}
+            by_name = {adapter.name: adapter for adapter in self.non_native}
             unread += [(QueueRef("", ""), why) for why in self.unread]
             unread += [
                 (row.ref, reads.unread_words(row.ref.label(self.shared), row.problem)) for row in rows if row.problem
@@ -267,18 +267,18 @@ class Adapters:
         now = yield from reads.clock()
         yield from self._discover()
         found: list[ScheduleRow] = []
-        for rows in (yield from all_of([adapter.schedules(now) for adapter in self.foreign if adapter.is_there])):
+        for rows in (yield from all_of([adapter.schedules(now) for adapter in self.non_native if adapter.is_there])):
             found += rows
         return found
 
     def _discover(self) -> Program[None]:
-        if self.foreign and self._refs is None:
-            yield from discovery.look(self.foreign, self._recall())
+        if self.non_native and self._refs is None:
+            yield from discovery.look(self.non_native, self._recall())
 
     def write_health(self, now: int) -> Program[dict[str, str]]:
         """Write what the other systems' own health checks would, where none runs; return the result for each key."""
         found: dict[str, str] = {}
-        for adapter in self.foreign:
+        for adapter in self.non_native:
             if adapter.is_there:
                 found |= yield from adapter.write_health(now)
         return found
@@ -292,7 +292,7 @@ class Adapters:
         """
         if isinstance(queue, QueueRef):
             return queue, (yield from self._adapter_of(queue))
-        if not self.foreign:
+        if not self.non_native:
             own = queue.removeprefix(f"{NATIVE}/").removesuffix(_DEAD_LETTER)
             if _TYPES.isdisjoint(own.split(":")) and not (yield from native_queues.exists(own)):
                 own = next((ref.name for ref in (yield from self._named_in_short(own))), own)
@@ -337,14 +337,14 @@ class Adapters:
 
     def _of_key(self, key: str) -> list[QueueRef]:
         """Return the queues that a key of another system belongs to, by its name."""
-        found = ((adapter.name, adapter.queue_of_key(key)) for adapter in self.foreign)
+        found = ((adapter.name, adapter.queue_of_key(key)) for adapter in self.non_native)
         return [QueueRef(name, queue) for name, queue in found if queue is not None]
 
     def of_key(self, name: str) -> tuple[str, str, str] | None:
         """Return adapter, queue and filter for the name of a key; no queue for a key of several of them."""
         prefix, slash, rest = name.partition("/")
         only = prefix if slash and self.named(prefix) is not None else None
-        for adapter in self.foreign:
+        for adapter in self.non_native:
             found = adapter.filter_of_key(name if only is None else rest) if only in (None, adapter.name) else None
             if found is not None:
                 return (adapter.name, *found)
@@ -355,7 +355,7 @@ class Adapters:
 
     def named(self, name: str) -> Adapter | None:
         """Return the adapter of this name, if it is enabled."""
-        return next((adapter for adapter in (self.native, *self.foreign) if adapter.name == name), None)
+        return next((adapter for adapter in (self.native, *self.non_native) if adapter.name == name), None)
 
     def instance(self, name: str) -> Adapter:
         """Return the adapter of this name; make one that is not enabled, with the same settings."""

@@ -17,7 +17,7 @@ from qdeck._redis import reads
 from qdeck._redis.errors import is_error
 from qdeck._redis.keyspace_scan import KeySearch, ScanPosition, UnregisteredQueues, sweep
 from qdeck._redis.parallel_programs import all_of
-from qdeck.adapters.model import FoundKeys, Sight
+from qdeck.adapters.model import Discovered, FoundKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +92,7 @@ def look(adapters: Sequence[Adapter], remembered: Remembered) -> Program[tuple[l
         passes = _passes(adapter, remembered)
         groups = {name: group for one in passes for name, group in one.groups().items()}
         complete = all(one.passes for one in passes)
-        adapter.sight = Sight(types[adapter.name], groups, complete)
+        adapter.discovered = Discovered(types[adapter.name], groups, complete)
         for key, kind in adapter.fixed_keys().items():
             found = types[adapter.name][key]
             if kind is not None and found not in ("none", kind.value):

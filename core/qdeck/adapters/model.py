@@ -280,7 +280,7 @@ class FoundKeys(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Sight:
+class Discovered:
     """What a refresh found of an adapter's keys."""
 
     types: Mapping[bytes, str] = field(default_factory=dict)

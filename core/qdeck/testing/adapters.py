@@ -141,8 +141,8 @@ class Conformance:
     def test_discovery_finds_it_and_writes_nothing(self, writer: Writer, raw: redis.Redis) -> None:
         before = self.contents(raw)
         adapter = self.discovered(writer)
-        assert adapter.sight is not None
-        assert adapter.sight.is_there
+        assert adapter.discovered is not None
+        assert adapter.discovered.is_there
         self.entries(writer, adapter)
         self.stuck(writer, adapter)
         assert self.contents(raw) == before
@@ -150,8 +150,8 @@ class Conformance:
     def test_an_empty_server_has_nothing_of_it(self, url: str) -> None:
         with Writer(url) as writer:
             adapter = self.discovered(writer)
-            assert adapter.sight is not None
-            assert not adapter.sight.is_there
+            assert adapter.discovered is not None
+            assert not adapter.discovered.is_there
 
     def test_rows_count_what_lists_show(self, writer: Writer) -> None:
         adapter = self.discovered(writer)

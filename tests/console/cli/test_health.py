@@ -222,9 +222,9 @@ def test_what_is_wrong_is_dated_where_an_agent_noted_it(qdeck: Callable[..., Ran
         "since_exact": None, "cause": None, "hint": None, "command": None,
     }  # fmt: skip
     assert "is paused, 1 job waiting\n" in qdeck("health").out
-    with Writer(url) as deck:
-        report = deck.health()
-        deck.write(finding_times.note(report.findings, report.thresholds, report.at_ms))
+    with Writer(url) as writer:
+        report = writer.health()
+        writer.write(finding_times.note(report.findings, report.thresholds, report.at_ms))
     [dated] = qdeck("health", "--json").json["findings"]
     assert dated == paused | {"since": iso(report.at_ms), "since_exact": False}
     assert "is paused, 1 job waiting, for " in qdeck("health").out

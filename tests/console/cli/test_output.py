@@ -102,8 +102,8 @@ def spoil_stream(raw: Any, key: bytes) -> None:
 
 def spoil_native(raw: Any, scene: Scene, url: str) -> None:
     """Jobs, events, results, logs, workers, schedules and what operators did, made hostile."""
-    with Writer(url) as deck:
-        deck.enqueue(QUEUE, "send", [EVIL], kwargs={"note": EVIL, f"k {EVIL}": 1, "token": SECRET},
+    with Writer(url) as writer:
+        writer.enqueue(QUEUE, "send", [EVIL], kwargs={"note": EVIL, f"k {EVIL}": 1, "token": SECRET},
                      tags=["token:" + SECRET])  # fmt: skip
     for part in ("body", "error", "result", "log"):
         key = keys.key(QUEUE, part)
@@ -170,10 +170,10 @@ def test_no_command_shows_a_secret_or_gives_a_terminal_something_to_obey(
     known = scene.words()
     faults: list[str] = []
     showing: set[str] = set()
-    with Writer(url) as deck:
-        rows = [row.name for row in deck.snapshot().queues]
+    with Writer(url) as writer:
+        rows = [row.name for row in writer.snapshot().queues]
         found = [
-            (row, job) for row in rows if row.isprintable() or adapter != "native" for job in [*deck.jobs(row)][:8]
+            (row, job) for row in rows if row.isprintable() or adapter != "native" for job in [*writer.jobs(row)][:8]
         ]
     lines = [[known.get(word[1:], word) if word[:1] == "$" else word for word in line.split()] for line in LOOKS]
     lines += [["jobs", row] for row in rows] + [["job", row, job.id] for row, job in found]

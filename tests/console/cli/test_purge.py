@@ -24,9 +24,9 @@ ENTRY = {"adapter", "queue", "id", "rule", "reason", "age_s", "verb"}
 
 @pytest.fixture
 def yard(url: str, raw: redis.Redis) -> Iterator[Yard]:
-    with Writer(url) as deck:
-        deck.enqueue(QUEUE, "t")
-        made = Yard(deck, raw)
+    with Writer(url) as writer:
+        writer.enqueue(QUEUE, "t")
+        made = Yard(writer, raw)
         made.keep_all()
         yield made
 

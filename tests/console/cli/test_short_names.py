@@ -24,16 +24,16 @@ BILLS = "shop:dev:bills:actions"
 
 @pytest.fixture
 def ids(url: str) -> dict[str, str]:
-    with Writer(url) as deck:
-        return {name: deck.enqueue(name, "send").id for name in (MAIL, DIGEST, BILLS)}
+    with Writer(url) as writer:
+        return {name: writer.enqueue(name, "send").id for name in (MAIL, DIGEST, BILLS)}
 
 
 def test_every_name_that_the_console_shows_is_accepted(
     url: str, ids: dict[str, str], qdeck: Callable[..., Ran]
 ) -> None:
     assert common_owner(list(ids)) == "shop:dev:"
-    with Writer(url) as deck:
-        snapshot = deck.snapshot()
+    with Writer(url) as writer:
+        snapshot = writer.snapshot()
     for row in snapshot.queues:
         parts = name_parts(row.ref, naming=naming_of(snapshot))
         for typed in (":".join(parts), " ▸ ".join(parts)):
@@ -66,8 +66,8 @@ def test_an_operation_names_the_queue_whole(ids: dict[str, str], qdeck: Callable
 def test_a_name_of_several_queues_is_refused_with_the_choices(
     url: str, ids: dict[str, str], qdeck: Callable[..., Ran]
 ) -> None:
-    with Writer(url) as deck:
-        deck.enqueue("other:dev:mail:actions", "send")
+    with Writer(url) as writer:
+        writer.enqueue("other:dev:mail:actions", "send")
     for command in (("jobs", "mail"), ("jobs", "cancel", "mail", "--yes"), ("queues", "pause", "mail")):
         ran = qdeck(*command)
         assert (ran.code, ran.out) == (64, "")
@@ -83,8 +83,8 @@ def test_a_part_of_a_name_is_no_short_name(ids: dict[str, str], qdeck: Callable[
 
 
 def test_a_name_that_exists_wins_over_a_short_one(url: str, ids: dict[str, str], qdeck: Callable[..., Ran]) -> None:
-    with Writer(url) as deck:
-        own = deck.enqueue("mail:actions", "send").id
+    with Writer(url) as writer:
+        own = writer.enqueue("mail:actions", "send").id
     assert [job["id"] for job in qdeck("jobs", "mail:actions", "--json").json] == [own]
 
 

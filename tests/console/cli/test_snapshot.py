@@ -12,10 +12,10 @@ from qdeck_console.__main__ import main
 
 @pytest.fixture
 def filled(url: str) -> str:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for _ in range(7):
-            deck.enqueue("demo:dev:mail:actions", "send")
-        deck.pause("demo:dev:mail:actions")
+            writer.enqueue("demo:dev:mail:actions", "send")
+        writer.pause("demo:dev:mail:actions")
     return url
 
 

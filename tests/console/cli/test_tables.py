@@ -113,8 +113,8 @@ def test_the_reason_of_a_stuck_job_is_never_cut(url: str, raw: redis.Redis, draw
 def test_the_worst_queue_is_first_and_in_the_colour_of_its_severity(
     scene: Scene, url: str, drawn: Callable[..., str]
 ) -> None:
-    with Writer(url) as deck:
-        deck.enqueue("aaa:fine:actions", "send", delay=3600)
+    with Writer(url) as writer:
+        writer.enqueue("aaa:fine:actions", "send", delay=3600)
     seen = drawn("queues", columns=160).splitlines()
     rows = [SGR.sub("", line).split()[0] for line in seen]
     assert rows.index(QUEUE) < rows.index("aaa:fine:actions")
@@ -126,8 +126,8 @@ def test_the_worst_queue_is_first_and_in_the_colour_of_its_severity(
 def test_data_is_text_and_never_markup_or_an_escape_sequence(
     url: str, raw: redis.Redis, drawn: Callable[..., str]
 ) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(QUEUE, "send", ["[red]loud[/red]", "[bold]x[/]", "\x1b]0;title\x07\x1b[2J"])
+    with Writer(url) as writer:
+        writer.enqueue(QUEUE, "send", ["[red]loud[/red]", "[bold]x[/]", "\x1b]0;title\x07\x1b[2J"])
     raw.hset(keys.WORKERS, "w[link=http://e]", json.dumps({"id": "w[link=http://e]", "queues": ["[blink]q"]}))
     seen = drawn("jobs", QUEUE, columns=160)
     assert "[red]loud[/red]" in words(seen)
@@ -155,8 +155,8 @@ LOOKS: Final = (
 
 @pytest.mark.parametrize("command", LOOKS)
 def test_piped_output_loads_no_rich(scene: Scene, url: str, command: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(QUEUE, "send", ["größe", "日本"])
+    with Writer(url) as writer:
+        writer.enqueue(QUEUE, "send", ["größe", "日本"])
     ran = piped(url, *command.split(), code=MODULES + QDECK)
     assert "qdeck_console" in ran.stderr.split()
     assert {"rich", "textual"}.isdisjoint(ran.stderr.split()), ran
@@ -165,9 +165,9 @@ def test_piped_output_loads_no_rich(scene: Scene, url: str, command: str) -> Non
 
 def test_a_long_list_is_drawn_as_it_comes(url: str, drawn: Callable[..., str]) -> None:
     """Later rows have the columns that the first ones had, also where those were empty."""
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(205):
-            deck.enqueue(QUEUE, "send", [number], delay=0 if number < 204 else 60)
+            writer.enqueue(QUEUE, "send", [number], delay=0 if number < 204 else 60)
     seen = drawn("jobs", QUEUE, columns=160)
     assert len(lines(seen)) == 206
     assert "delayed" in lines(seen)[-1]

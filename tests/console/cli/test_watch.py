@@ -29,8 +29,8 @@ def test_a_lost_server_is_named_and_comes_back(
     make_server: Callable[..., Server], terminal: Callable[..., Terminal]
 ) -> None:
     server = make_server()
-    with Writer(server.url) as deck:
-        deck.enqueue(QUEUE, "send")
+    with Writer(server.url) as writer:
+        writer.enqueue(QUEUE, "send")
     shown = terminal(QDECK, "status", "--watch", "0.2", "--url", server.url)
     shown.wait_for(b"every 0.2s; Ctrl-C ends")
     assert b"server lost" not in shown.output
@@ -38,9 +38,9 @@ def test_a_lost_server_is_named_and_comes_back(
     shown.wait_for(b"server lost, shown as of ")
     assert QUEUE.encode() in shown.output.rpartition(HOME)[2], "the last frame stays"
     server.relaunch()
-    with Writer(server.url) as deck:
+    with Writer(server.url) as writer:
         for _ in range(7):
-            deck.enqueue("shop:bills:actions", "bill")
+            writer.enqueue("shop:bills:actions", "bill")
     shown.output = b""
     shown.wait_for(b"shop:bills:actions")
     shown.process.send_signal(signal.SIGINT)
@@ -70,9 +70,9 @@ def test_a_server_that_hangs_is_told_while_it_hangs(
 
 
 def test_a_watch_draws_in_place_and_takes_no_more_memory(url: str, terminal: Callable[..., Terminal]) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(60):  # more queues than lines
-            deck.enqueue(f"shop:mail{number}:actions", "send")
+            writer.enqueue(f"shop:mail{number}:actions", "send")
     shown = terminal(QDECK, "status", "--watch", "0.1", "--url", url)
 
     def frames(count: int) -> bool:

@@ -34,15 +34,15 @@ HEADLESS = "import sys; from qdeck_console.demo import run; sys.exit(run(True, {
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
+def writer(url: str) -> Iterator[Writer]:
     with Past(url, worker=GONE) as past:
         Seeder(past).run()
     with Writer(url) as opened:
         yield opened
 
 
-def test_the_first_look_finds_what_is_promised(deck: Writer) -> None:
-    snapshot = deck.snapshot()
+def test_the_first_look_finds_what_is_promised(writer: Writer) -> None:
+    snapshot = writer.snapshot()
     rows = {row.name: row for row in snapshot.queues}
     assert rows[names.IMPORTS].stuck == 2
     assert rows[names.IMPORTS].workers == 0
@@ -59,8 +59,8 @@ def test_the_first_look_finds_what_is_promised(deck: Writer) -> None:
 
 def test_the_first_look_finds_four_systems_of_others(url: str) -> None:
     seed_others(url, 1)
-    with Writer(url, adapters=ADAPTERS) as deck:
-        snapshot = deck.snapshot()
+    with Writer(url, adapters=ADAPTERS) as admin:
+        snapshot = admin.snapshot()
         assert snapshot.adapters == ("native", "lists", "vmpooler", "ifdb", "scheduler")
         assert snapshot.notices == ()
         for adapter in snapshot.adapters[1:]:
@@ -72,19 +72,19 @@ def test_the_first_look_finds_four_systems_of_others(url: str) -> None:
         for _ in range(60):
             for writer in living:
                 writer.tick()
-        after = deck.snapshot()
+        after = admin.snapshot()
         assert {row.name: (row.ready, row.running, row.done) for row in after.queues} != before
         # It stays small, however long it runs.
         assert sum((row.ready or 0) + (row.running or 0) for row in after.queues) < 200
 
 
-def test_dead_letters_of_several_kinds_with_real_tracebacks(deck: Writer) -> None:
-    dead = [job for row in deck.snapshot().queues for job in deck.jobs(row.name, state="dead")]
+def test_dead_letters_of_several_kinds_with_real_tracebacks(writer: Writer) -> None:
+    dead = [job for row in writer.snapshot().queues for job in writer.jobs(row.name, state="dead")]
     errors = {job.error for job in dead}
     assert errors >= {"ConnectionError", "KeyError", "ValueError", "TimeLimitExceeded", "WorkerCrashed"}
     assert errors >= {"UnicodeDecodeError", "IndexError"}
     raised = next(job for job in dead if job.error == "ConnectionError")
-    detail = deck.job(raised.queue, raised.id)
+    detail = writer.job(raised.queue, raised.id)
     assert detail.failure is not None
     assert "tasks.py" in (detail.failure.traceback or "")
     assert [event.kind for event in detail.history].count("failed") == 3
@@ -95,20 +95,20 @@ def test_dead_letters_of_several_kinds_with_real_tracebacks(deck: Writer) -> Non
     assert ages[-1] < 6 * 3600
 
 
-def test_there_are_schedules_and_one_is_paused(deck: Writer, url: str) -> None:
+def test_there_are_schedules_and_one_is_paused(writer: Writer, url: str) -> None:
     with Past(url, worker=GONE) as past:
         seed_schedules(past)
-    rows = {row.name: row for row in deck.schedules()}
+    rows = {row.name: row for row in writer.schedules()}
     enabled = {name: row.enabled for name, row in rows.items()}
     assert enabled == {"digest": True, "monthly-close": True, "invoices": False}
     assert not any(row.problem for row in rows.values())
-    job = deck.job(names.DIGEST, rows["digest"].last_id or "")
+    job = writer.job(names.DIGEST, rows["digest"].last_id or "")
     assert (job.task, job.payload()) == ("send_digest", [["weekly"], {}])
 
 
-def test_the_same_seed_makes_the_same_jobs(deck: Writer, url: str) -> None:
+def test_the_same_seed_makes_the_same_jobs(writer: Writer, url: str) -> None:
     def jobs() -> list[object]:
-        return [(job.task, job.payload()) for job in deck.jobs(names.SEARCH, state="ready")]
+        return [(job.task, job.payload()) for job in writer.jobs(names.SEARCH, state="ready")]
 
     first = jobs()
     import redis
@@ -121,11 +121,11 @@ def test_the_same_seed_makes_the_same_jobs(deck: Writer, url: str) -> None:
 
 
 def test_it_is_lively_and_a_worker_gets_stuck() -> None:
-    with Demo() as demo, Writer(demo.url) as deck:
-        assert (deck.snapshot().workers_alive or 0) >= 2
+    with Demo() as demo, Writer(demo.url) as writer:
+        assert (writer.snapshot().workers_alive or 0) >= 2
         last_moment = time.monotonic() + 40
         while True:
-            rows = {row.name: row for row in deck.snapshot().queues}
+            rows = {row.name: row for row in writer.snapshot().queues}
             lively = all((rows[name].totals["done"]) > 60 for name in (names.MAIL, names.AUDIT))
             if lively and names.VIDEO in rows and (rows[names.VIDEO].stuck or 0) > 0:
                 break
@@ -194,28 +194,28 @@ def test_each_incident_is_solved_by_what_its_goal_names() -> None:
     with contextlib.ExitStack() as stack:
         for number, incident in enumerate(INCIDENTS, 1):
             demo = stack.enter_context(Demo(incident=incident))
-            with Writer(demo.url, adapters=ADAPTERS) as deck, IncidentCheck(demo.url, incident) as watch:
-                assert not incident.is_solved(deck), number
+            with Writer(demo.url, adapters=ADAPTERS) as writer, IncidentCheck(demo.url, incident) as watch:
+                assert not incident.is_solved(writer), number
                 last_moment = time.monotonic() + 60
-                solve(number, deck, demo.url, stack)
+                solve(number, writer, demo.url, stack)
                 while not watch.result.startswith("Solved in "):
-                    assert time.monotonic() < last_moment, (number, deck.snapshot().queues)
+                    assert time.monotonic() < last_moment, (number, writer.snapshot().queues)
                     time.sleep(0.1)
             stack.pop_all().close()
 
 
-def solve(number: int, deck: Writer, url: str, stack: contextlib.ExitStack) -> None:
+def solve(number: int, writer: Writer, url: str, stack: contextlib.ExitStack) -> None:
     """Do what an operator would do."""
     if number == 1:
-        deck.apply(deck.plan("retry", names.WEBHOOKS, where="payload.0:*globex*"))
+        writer.apply(writer.plan("retry", names.WEBHOOKS, where="payload.0:*globex*"))
     elif number == 2:
-        deck.resume(names.BILLING)
+        writer.resume(names.BILLING)
     elif number == 3:
         command = [sys.executable, "-m", "qdeck_console", "--url", url, "worker", "qdeck_console.demo.tasks:app"]
         worker = subprocess.Popen([*command, "-q", names.IMPORTS], env={**os.environ, "QDECK_URL": url})
         stack.callback(worker.wait)
         stack.callback(worker.terminate)
     elif number == 4:
-        deck.apply(deck.plan("requeue", "scheduler", stuck=True))
+        writer.apply(writer.plan("requeue", "scheduler", stuck=True))
     else:
-        deck.apply(deck.plan_purge(["dead_too_old"]))
+        writer.apply(writer.plan_purge(["dead_too_old"]))

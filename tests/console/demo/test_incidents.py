@@ -24,8 +24,8 @@ async def test_the_footer_shows_that_an_incident_is_solved(url: str, raw: redis.
         with IncidentCheck(url, incident) as watch:
             watch.attach(app_of(pilot))
             assert watch.result == "Not solved. Goal: Issue the invoices that wait."
-            with Writer(url) as deck:
-                deck.resume(names.BILLING)
-                deck.apply(deck.plan("cancel", names.BILLING))
+            with Writer(url) as writer:
+                writer.resume(names.BILLING)
+                writer.apply(writer.plan("cancel", names.BILLING))
             await until(pilot, "✓ Solved in ")
             assert watch.result.startswith("Solved in ")

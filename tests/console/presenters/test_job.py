@@ -90,7 +90,7 @@ def test_what_another_system_does_not_keep_is_no_zero() -> None:
     assert "no worker" in words(jobs.TABLES[State.RUNNING].line(own, 120, NOW, at_cursor=False))
     row = QueueRow(name="q", adapter="lists", ready=0, dead=3)
     told = words(
-        jobs.states_line(State.READY, queue_findings.JudgedQueue(row=row, severity=queue_findings.Severity.FINE), 160)
+        jobs.states_line(State.READY, queue_findings.ListedQueue(row=row, severity=queue_findings.Severity.FINE), 160)
     )
     assert "ready ·" in told
     assert "dead 3" in told

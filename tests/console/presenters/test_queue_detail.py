@@ -30,7 +30,7 @@ from qdeck_console.presenters.line_parts import PLAIN, Naming
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queue_statistics import deaths, operations, payloads, times
 from qdeck_console.presenters.queues import QueueView, list_in_question, total_line
-from qdeck_console.queue_findings import JudgedQueue, RowReason, Severity
+from qdeck_console.queue_findings import ListedQueue, RowReason, Severity
 from qdeck_console.selected_queue import Insight
 from support.screens import HOOKS, MAIL, app_of, bury, console, text, until
 
@@ -113,7 +113,7 @@ def test_the_last_operations_and_what_became_of_them() -> None:
 
 def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
     row = QueueRow(name="shop:dev:mail:actions", ready=9, dead=5, totals={"enqueued": 9, "done": 3})
-    entry = JudgedQueue(
+    entry = ListedQueue(
         row=row, severity=Severity.WATCH, reasons=(RowReason(Severity.WATCH, "5 dead letters", Code.DEAD),)
     )
     insight = Insight(
@@ -134,16 +134,16 @@ def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
 def test_a_name_is_told_in_full_only_where_a_part_of_it_is_hidden() -> None:
     view = QueueView(feed_state=FeedState(), naming=Naming("shop:dev:"), reasons_shown=True)
     for name, more in (("scheduler", False), ("shop:dev:mail:actions", True)):
-        shown = _text(detail(JudgedQueue(row=QueueRow(name=name), severity=Severity.FINE), view, CELLS))
+        shown = _text(detail(ListedQueue(row=QueueRow(name=name), severity=Severity.FINE), view, CELLS))
         assert (name in shown) == more
 
 
 @pytest.mark.parametrize("size", [(160, 48), (100, 70)])
 async def test_the_queue_under_the_cursor_is_told_of_close_up(url: str, size: tuple[int, int]) -> None:
     bury(url, MAIL, [{"class": "Refused", "message": "502"}] * 3)
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", ["a letter"])
-        deck.pause(MAIL)
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", ["a letter"])
+        writer.pause(MAIL)
     async with console(url, size=size) as pilot:
         await until(pilot, "paused, 1 job")
         if size[0] < 140:
@@ -153,8 +153,8 @@ async def test_the_queue_under_the_cursor_is_told_of_close_up(url: str, size: tu
 
 
 async def test_who_may_not_read_the_log_of_operations_sees_the_rest(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", ["a letter"])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", ["a letter"])
     raw.acl_setuser(
         "looker",
         enabled=True,
@@ -181,7 +181,7 @@ def test_a_name_that_ends_in_a_star_keeps_the_part_before_it() -> None:
 
 
 def test_where_there_is_no_column_for_it_the_name_carries_its_adapter() -> None:
-    entry = JudgedQueue(row=QueueRow(adapter="vmpooler", name="centos-7-x86_64", ready=11), severity=Severity.FINE)
+    entry = ListedQueue(row=QueueRow(adapter="vmpooler", name="centos-7-x86_64", ready=11), severity=Severity.FINE)
     view = QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True)
     several = replace(view, adapters=2)
     [line] = several.lines(entry, 80, at_cursor=False)
@@ -196,7 +196,7 @@ def test_where_there_is_no_column_for_it_the_name_carries_its_adapter() -> None:
 def test_no_number_of_the_list_is_cut(many: int) -> None:
     row = QueueRow(name="q", ready=many, delayed=many, running=many, stuck=many, dead=many, oldest_s=20_000.9 * 86400)
     row = replace(row, oldest_exact=False, in_per_s=many / 7, out_per_s=many / 5)
-    entry = JudgedQueue(row=row, severity=Severity.FINE)
+    entry = ListedQueue(row=row, severity=Severity.FINE)
     sums = Totals(ready=many, delayed=many, blocked=0, running=many, stuck=many, dead=many)
     view = QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True)
     for cells in range(60, 201, 5):
@@ -209,10 +209,10 @@ def test_no_number_of_the_list_is_cut(many: int) -> None:
 async def test_a_page_says_how_much_of_it_is_out_of_sight_and_has_its_queue_looked_at(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for queue in (HOOKS, MAIL):  # troubled ones come first: the page is of the second
-            deck.enqueue(queue, "send", ["a letter"])
-        deck.pause(HOOKS)
+            writer.enqueue(queue, "send", ["a letter"])
+        writer.pause(HOOKS)
     looked: list[list[QueueRef]] = []
     look = AsyncReader.snapshot
 
@@ -251,12 +251,12 @@ def test_a_queue_opens_at_the_list_that_its_worst_reason_is_about(reason: Code |
     row = QueueRow(name="shop:mail", ready=1, running=3, dead=27)
     codes = (reason, Code.DEAD) if reason is not None else ()
     reasons = tuple(RowReason(Severity.WATCH, "what it says", code) for code in codes)
-    assert list_in_question(JudgedQueue(row=row, severity=Severity.WATCH, reasons=reasons)) is found
+    assert list_in_question(ListedQueue(row=row, severity=Severity.WATCH, reasons=reasons)) is found
     assert list_in_question(None) is None
 
 
 def test_where_little_is_seen_at_once_what_is_wrong_comes_first() -> None:
-    entry = JudgedQueue(
+    entry = ListedQueue(
         row=QueueRow(name="q", ready=1),
         severity=Severity.WATCH,
         reasons=(RowReason(Severity.WATCH, "paused", Code.PAUSED),),

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def retry(url: str, where: str = "") -> str:
     """Retries dead letters and returns the batch."""
-    with Writer(url) as deck:
-        return deck.apply(deck.plan("retry", HOOKS, where=where)).batch
+    with Writer(url) as writer:
+        return writer.apply(writer.plan("retry", HOOKS, where=where)).batch
 
 
 def finish_next(url: str) -> None:
@@ -42,15 +42,15 @@ def test_what_became_of_a_batch_is_counted_where_its_jobs_are(url: str) -> None:
     for _ in range(3):
         fail_next(url, HOOKS, {"class": "ConnectionError", "message": "again"})
     finish_next(url)
-    with Reader(url) as deck:
-        seen = deck.batch_outcomes(batch)
+    with Reader(url) as reader:
+        seen = reader.batch_outcomes(batch)
         assert (seen.jobs, seen.total) == (12, 12)
         assert (seen.done, seen.dead_again, seen.waiting) == (1, 3, 8)
         assert present.truth(seen) == ("1 done, 3 dead again, 8 waiting", "warn")
         assert dict(seen.errors) == {"ConnectionError": 3}
-        assert [row.verb for row in deck.run(activity.newest(10))] == ["retry"]
+        assert [row.verb for row in reader.run(activity.newest(10))] == ["retry"]
         with pytest.raises(UsageError):
-            deck.batch_outcomes("b-nobody")
+            reader.batch_outcomes("b-nobody")
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
@@ -83,13 +83,13 @@ async def test_a_batch_is_opened_and_undone(url: str, size: tuple[int, int]) -> 
 
 async def test_each_row_tells_what_became_of_it(url: str) -> None:
     fill(url)
-    with Writer(url) as deck:
-        some = [job.id for job in deck.page(HOOKS, state="dead", most=3).jobs]
-        first = deck.apply(deck.plan("retry", HOOKS, ids=some)).batch
+    with Writer(url) as writer:
+        some = [job.id for job in writer.page(HOOKS, state="dead", most=3).jobs]
+        first = writer.apply(writer.plan("retry", HOOKS, ids=some)).batch
         second = retry(url)
         for _ in range(2):  # it was paused before
-            deck.resume(SEARCH)
-            deck.pause(SEARCH)
+            writer.resume(SEARCH)
+            writer.pause(SEARCH)
             time.sleep(0.005)  # lines of the log are told apart by their moment
     fail_next(url, HOOKS, {"class": "Timeout", "message": "again"})
     async with console(url, "9") as pilot:
@@ -107,9 +107,9 @@ async def test_each_row_tells_what_became_of_it(url: str) -> None:
 
 
 async def test_a_row_promises_no_undo_that_its_pane_denies(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(HOOKS, "deliver", [1], delay=3600)
-        deck.apply(deck.plan("run", HOOKS))
+    with Writer(url) as writer:
+        writer.enqueue(HOOKS, "deliver", [1], delay=3600)
+        writer.apply(writer.plan("run", HOOKS))
     finish_next(url)
     async with console(url, "9") as pilot:
         seen = await until(pilot, "nothing left to undo")
@@ -180,13 +180,13 @@ def test_every_width_has_its_columns(cells: int) -> None:
 
 async def test_what_others_wrote_is_text_only(url: str, raw: redis.Redis) -> None:
     fill(url)
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for word in HOSTILE.values():
             entry = Activity(
                 at_ms=1, who=word, host=word, verb=word, filter=word, reason=word, queues=(word,), batch=word
             )
             try:
-                deck.write(activity.record(entry))
+                writer.write(activity.record(entry))
             except UnicodeEncodeError:
                 continue
     async with console(url, "9") as pilot:

@@ -22,17 +22,17 @@ until = partial(screens.until, seconds=5.0)
 
 def bury(url: str, count: int, queue: str = HOOKS) -> None:
     """Makes dead letters that died by themselves."""
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(count):
-            deck.enqueue(queue, "deliver", [number], retries=0)
+            writer.enqueue(queue, "deliver", [number], retries=0)
     for number in range(count):
         fail_next(url, queue, {"class": "ConnectionError", "message": f"refused {number}"})
 
 
 def counts(url: str, queue: str = HOOKS) -> tuple[int | None, int | None]:
     """Dead and ready jobs."""
-    with Writer(url) as deck:
-        row = next(row for row in deck.snapshot().queues if row.name == queue)
+    with Writer(url) as writer:
+        row = next(row for row in writer.snapshot().queues if row.name == queue)
     return row.dead, row.ready
 
 
@@ -110,8 +110,8 @@ async def test_a_job_that_changed_since_it_was_seen_is_refused(url: str) -> None
         await until(pilot, "1–1 of 1")
         await pilot.press("tab", "f")  # the picture stays while the job moves on
         await until(pilot, "FROZEN")
-        with Writer(url) as deck:
-            deck.apply(deck.plan("retry", HOOKS))
+        with Writer(url) as writer:
+            writer.apply(writer.plan("retry", HOOKS))
             at = time.time_ns() // 1000
             [job] = run(url, transitions.poll(HOOKS, "wrk-1", at, free_slots=1, lease_ms=60_000)).jobs
             ending = transitions.Ending(
@@ -124,9 +124,9 @@ async def test_a_job_that_changed_since_it_was_seen_is_refused(url: str) -> None
 
 
 async def test_stuck_jobs_are_requeued_and_buried(url: str) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(2):
-            deck.enqueue(MAIL, "send", [number])
+            writer.enqueue(MAIL, "send", [number])
     run(url, transitions.poll(MAIL, "wrk-gone", 1, free_slots=2, lease_ms=1))
     async with console(url, "3") as pilot:
         await until(pilot, "worker lost  2")
@@ -171,8 +171,8 @@ async def test_a_wrong_filter_points_at_the_place_and_matches_nothing_more(url: 
 
 async def test_the_log_tells_what_was_done_and_undoes_it(url: str) -> None:
     bury(url, 2)
-    with Writer(url) as deck:
-        deck.apply(deck.plan("retry", HOOKS, reason="INC-1"))
+    with Writer(url) as writer:
+        writer.apply(writer.plan("retry", HOOKS, reason="INC-1"))
     async with console(url, "9") as pilot:
         await until(pilot, "1 operation")
         await pilot.press("u")

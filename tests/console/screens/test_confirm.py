@@ -16,9 +16,9 @@ BILLS = "shop:prod:bills:actions"
 
 
 def asked(url: str, verb: str, **to: object) -> str:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", ["letter"])
-        plan = deck.plan(verb, MAIL, **to)  # type: ignore[arg-type]  # what it is changed to
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", ["letter"])
+        plan = writer.plan(verb, MAIL, **to)  # type: ignore[arg-type]  # what it is changed to
     lines = confirm.plan_lines(plan, Counter(), 70, naming=PLAIN)
     return "\n".join(" ".join("".join(text for text, _ in line).split()) for line in lines)
 
@@ -33,8 +33,8 @@ def test_the_dialog_says_to_which_queue(url: str) -> None:
 
 
 async def test_the_page_of_a_queue_gives_its_name_and_its_row(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", ["letter"])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", ["letter"])
     async with console(url, size=(80, 24)) as pilot:
         await until(pilot, "1 queue, native")
         await pilot.press("enter")
@@ -60,14 +60,14 @@ def test_a_queue_may_be_called_as_the_list_shows_it() -> None:
 
 
 def test_what_was_done_says_to_what(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", ["letter"])
-        deck.enqueue(BILLS, "pay", [1])
-        urgent = deck.plan("reprioritise", MAIL, priority=50)
-        moved = deck.plan("move", MAIL, target=BILLS)
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", ["letter"])
+        writer.enqueue(BILLS, "pay", [1])
+        urgent = writer.plan("reprioritise", MAIL, priority=50)
+        moved = writer.plan("move", MAIL, target=BILLS)
         assert aim(urgent, naming=PLAIN) == " to 50 HIGH"
         assert aim(moved, naming=PLAIN) == " to shop ▸ prod ▸ bills"
-        result = deck.apply(moved)
+        result = writer.apply(moved)
     assert outcome(result, to=aim(moved, naming=Naming("shop:prod:")))[0].startswith("1 moved to bills · u ")
 
 

@@ -163,9 +163,9 @@ async def test_the_groups_get_the_keys_when_the_group_of_the_jobs_is_gone(url: s
     async with console(url, "4") as pilot:
         await until(pilot, "1–6 of 6")
         await pilot.press("tab")
-        with Writer(url) as deck:
-            plan = deck.plan("discard", HOOKS, where="error:ConnectionError", state="dead")
-            assert deck.apply(plan).applied == 6
+        with Writer(url) as writer:
+            plan = writer.plan("discard", HOOKS, where="error:ConnectionError", state="dead")
+            assert writer.apply(plan).applied == 6
         await until(pilot, "3 dead letters in 2 groups")
         assert screen(pilot).group is None
         await until(pilot, lambda: screen(pilot).in_groups)

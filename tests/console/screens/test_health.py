@@ -100,15 +100,15 @@ async def test_what_may_not_be_read_is_told_as_unknown(url: str, raw: redis.Redi
     raw.acl_setuser("watcher", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@read", "+ping", "+time",
                     "+hello", "+client", "-info", "-slowlog"])  # fmt: skip
     where = url.replace("redis://", "redis://watcher:secret@")
-    with Writer(where) as deck:
-        vitals = deck.run(read_stats())
+    with Writer(where) as writer:
+        vitals = writer.run(read_stats())
         assert (vitals.slow, dict(vitals.facts)) == (None, {})
     async with console(where, "8") as pilot:
         seen = await until(pilot, "SLOWLOG is not allowed")
         assert "INFO is not allowed" in seen
         assert "unknown" in seen
-    with Writer(url) as deck:
-        assert deck.run(read_stats()).number("uptime_in_seconds") is not None
+    with Writer(url) as writer:
+        assert writer.run(read_stats()).number("uptime_in_seconds") is not None
 
 
 async def test_who_looked_after_the_queues_last_is_told(url: str, raw: redis.Redis) -> None:

@@ -39,15 +39,15 @@ Refused: 502"""
 
 def three_tries(url: str) -> JobDetail:
     """A job that died of its third try, and one that waits for it."""
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         given = {"order": {"id": 88213, "lines": [{"sku": "a"}, {"sku": "b"}]}, "gift": False, "secret": "x"}
-        made = deck.enqueue(HOOKS, "deliver", ["acme"], given, retries=2)
+        made = writer.enqueue(HOOKS, "deliver", ["acme"], given, retries=2)
         for number in range(3):
             event = {"class": "Refused", "message": f"502 the {number + 1}.", "traceback": TRACE, "worker": "wrk-1"}
             fail_next(url, HOOKS, event, retry_ms=0 if number < 2 else -1)
-        deck.enqueue(HOOKS, "receipt", [1], id="job-waits", delay=3600)
-        deck.enqueue(HOOKS, "thank", [1], id="job-next", after=["job-waits"])
-        return deck.job(HOOKS, made.id)
+        writer.enqueue(HOOKS, "receipt", [1], id="job-waits", delay=3600)
+        writer.enqueue(HOOKS, "thank", [1], id="job-next", after=["job-waits"])
+        return writer.job(HOOKS, made.id)
 
 
 def words(found: list[Keyed]) -> str:
@@ -137,8 +137,8 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.job_id == "job-waits")
         assert "due " in text(app)
-        with Writer(url) as deck:
-            made = deck.enqueue(HOOKS, "deliver", ["globex"])
+        with Writer(url) as writer:
+            made = writer.enqueue(HOOKS, "deliver", ["globex"])
         await command(pilot, f"find {made.id}")
         await until(pilot, "globex")
         await pilot.press("x")
@@ -148,8 +148,8 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
 
 async def test_a_payload_is_edited_here_when_there_is_no_editor(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "/no/such/editor")
-    with Writer(url) as deck:
-        made = deck.enqueue(HOOKS, "deliver", ["old\u202e\x1b[2J"], {"n": 1})
+    with Writer(url) as writer:
+        made = writer.enqueue(HOOKS, "deliver", ["old\u202e\x1b[2J"], {"n": 1})
     async with console(url) as pilot:
         app = app_of(pilot)
         await command(pilot, f"find {made.id}")
@@ -175,8 +175,8 @@ async def test_a_payload_is_edited_here_when_there_is_no_editor(url: str, monkey
         await until(pilot, "f2 save")
         await pilot.press("escape")
         await until(pilot, "not edited")
-    with Writer(url) as deck:
-        assert deck.job(HOOKS, made.id).payload() == [["new\u202e\x1b[2J"], {"n": 1}]
+    with Writer(url) as writer:
+        assert writer.job(HOOKS, made.id).payload() == [["new\u202e\x1b[2J"], {"n": 1}]
 
 
 async def test_saving_the_payload_of_a_dead_letter_asks_before_it_runs_again(
@@ -209,9 +209,9 @@ async def test_saving_the_payload_of_a_dead_letter_asks_before_it_runs_again(
         await until(pilot, "with this payload")
         await pilot.press("tab", "enter")
         await until(pilot, "1 edited")
-    with Writer(url) as deck:
-        [job] = deck.jobs(HOOKS, state="ready")
-        assert deck.job(HOOKS, job.id).payload()[1] == {"tenant": "globex"}
+    with Writer(url) as writer:
+        [job] = writer.jobs(HOOKS, state="ready")
+        assert writer.job(HOOKS, job.id).payload()[1] == {"tenant": "globex"}
 
 
 def test_what_a_terminal_might_act_on_is_escaped() -> None:
@@ -288,14 +288,14 @@ def test_a_log_tells_levels_by_colour_and_keeps_other_lines() -> None:
 
 
 def test_the_jobs_around_a_job_and_what_a_retry_would_do(url: str) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         bury(url, HOOKS, [{"class": "Refused", "message": f"502 for {number}"} for number in range(3)])
-        dead = deck.page(HOOKS, state="dead", most=1).jobs[0]
-        deck.enqueue(HOOKS, "pay", [1], id="job-first", delay=3600)
-        deck.enqueue(HOOKS, "thank", [1], id="job-next", after=["job-first"])
-        kin = deck.run(read_kin(HOOKS, dead.id))
-        around = deck.run(read_related(HOOKS, ["job-first", "job-next"]))
-        first, last, gone = (deck.job(HOOKS, job_id) for job_id in ("job-first", "job-next", dead.id))
+        dead = writer.page(HOOKS, state="dead", most=1).jobs[0]
+        writer.enqueue(HOOKS, "pay", [1], id="job-first", delay=3600)
+        writer.enqueue(HOOKS, "thank", [1], id="job-next", after=["job-first"])
+        kin = writer.run(read_kin(HOOKS, dead.id))
+        around = writer.run(read_related(HOOKS, ["job-first", "job-next"]))
+        first, last, gone = (writer.job(HOOKS, job_id) for job_id in ("job-first", "job-next", dead.id))
     assert kin is not None
     newest = words(
         present.relations(replace(gone, since_ms=kin.last), 200, naming=PLAIN, now_ms=kin.last, related={}, kin=kin)

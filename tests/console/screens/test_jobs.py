@@ -25,14 +25,14 @@ MAIL, BILLS = "demo:dev:mail:actions", "demo:dev:bills:actions"
 def fill(url: str) -> None:
     """One queue with jobs in six states."""
     bury(url, MAIL, [{"class": "KeyError", "message": "'ana'"}, {"class": "KeyError", "message": "'bob'"}])
-    with Writer(url) as deck:
-        first = deck.enqueue(MAIL, "send", ["held"])
+    with Writer(url) as writer:
+        first = writer.enqueue(MAIL, "send", ["held"])
         claim(url, MAIL)
         for number in range(6):
-            deck.enqueue(MAIL, "send", [f"reader{number}"], {"template": "welcome"})
-        deck.enqueue(MAIL, "digest", ["later"], delay=3600)
-        deck.enqueue(MAIL, "report", ["waits"], after=[first.id])
-        deck.enqueue(BILLS, "issue", [1])
+            writer.enqueue(MAIL, "send", [f"reader{number}"], {"template": "welcome"})
+        writer.enqueue(MAIL, "digest", ["later"], delay=3600)
+        writer.enqueue(MAIL, "report", ["waits"], after=[first.id])
+        writer.enqueue(BILLS, "issue", [1])
 
 
 def view(pilot: Pilot[int]) -> LineList:
@@ -143,8 +143,8 @@ async def test_acts_on_one_on_marked_and_on_all_that_match(url: str) -> None:
 
 
 async def test_a_million_jobs_are_never_loaded_and_the_cursor_stays_on_its_job(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
     count, at = 60_000, int(time.time() * 1000)
     keys = f"{{{MAIL}}}"
     with raw.pipeline(transaction=False) as pipe:
@@ -196,8 +196,8 @@ async def test_narrow_read_only_empty_and_gone(url: str, raw: redis.Redis) -> No
 
 
 async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
     raw.rpush("shop:feeds:actions", *(f'{{"id": "feed-{number}", "url": "x"}}' for number in range(700)))
     async with console(url, adapters=("native", "lists")) as pilot:
         await until(pilot, "2 queues")
@@ -217,9 +217,9 @@ async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url:
 
 
 async def test_a_job_that_leaves_while_it_is_looked_at_stays_in_its_place_as_gone(url: str) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(4):
-            deck.enqueue(MAIL, "send", [f"reader{number}"])
+            writer.enqueue(MAIL, "send", [f"reader{number}"])
     async with console(url, "2") as pilot:
         await until(pilot, "1–4 of 4")
         await until(pilot, lambda: view(pilot).row is not None)

@@ -47,19 +47,19 @@ def marked(pilot: Pilot[int]) -> set[str]:
 
 
 def enqueue(url: str, count: int, queue: str = MAIL) -> list[str]:
-    with Writer(url) as deck:
-        return [deck.enqueue(queue, "send", [number]).id for number in range(count)]
+    with Writer(url) as writer:
+        return [writer.enqueue(queue, "send", [number]).id for number in range(count)]
 
 
 def state(url: str, job_id: str) -> str:
-    with Writer(url) as deck:
-        return deck.job(MAIL, job_id).state
+    with Writer(url) as writer:
+        return writer.job(MAIL, job_id).state
 
 
 def act(url: str, verb: str, *ids: str) -> None:
     """Somebody else does something to jobs."""
-    with Writer(url) as deck:
-        assert deck.apply(deck.plan(verb, MAIL, ids=ids)).applied == len(ids)
+    with Writer(url) as writer:
+        assert writer.apply(writer.plan(verb, MAIL, ids=ids)).applied == len(ids)
 
 
 async def test_a_dead_letter_that_is_retried_while_it_is_looked_at_tells_by_whom(
@@ -117,8 +117,8 @@ async def test_a_job_in_its_last_lease_is_stuck(url: str, raw: redis.Redis) -> N
     claim(url, MAIL, 77)  # their leases end before the grace of the one that was warned
     raw.zadd(running, {late: 1, bare: 1})
     raw.hdel(keys.key(MAIL, "lease"), bare)
-    with Writer(url) as deck:
-        assert {job.id for job in deck.stuck()} == {late, bare, warned}
+    with Writer(url) as writer:
+        assert {job.id for job in writer.stuck()} == {late, bare, warned}
     assert row(url, MAIL).stuck == 3
     async with console(url, "3") as pilot:
         shown = await until(pilot, "3 stuck jobs")
@@ -267,8 +267,8 @@ async def test_a_key_means_the_job_under_the_cursor_while_others_are_claimed(url
 @pytest.mark.slow
 async def test_a_key_means_the_dead_letter_under_the_cursor_while_others_go(url: str) -> None:
     bury(url, MAIL, [REFUSED] * 60)
-    with Writer(url) as deck:
-        newest = iter([job.id for job in deck.jobs(MAIL, state="dead", limit=20)])
+    with Writer(url) as writer:
+        newest = iter([job.id for job in writer.jobs(MAIL, state="dead", limit=20)])
 
     def step(_number: int) -> None:
         if (job_id := next(newest, None)) is not None:
@@ -333,8 +333,8 @@ async def test_a_key_means_the_queue_under_the_cursor_while_others_come(url: str
         await until(pilot, "No jobs are claimed until it is resumed.")
         await pilot.press("enter")
         await until(pilot, lambda: bool(row(url, chosen).paused))
-        with Writer(url) as deck:
-            assert [str(queue.ref) for queue in deck.snapshot().queues if queue.paused] == [chosen]
+        with Writer(url) as writer:
+            assert [str(queue.ref) for queue in writer.snapshot().queues if queue.paused] == [chosen]
 
 
 async def test_all_that_match_are_written_however_few_are_shown(

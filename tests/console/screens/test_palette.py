@@ -82,8 +82,8 @@ async def test_every_action_is_a_command_and_one_that_cannot_act_says_why(url: s
 
 async def test_find_opens_a_job_wherever_it_is(url: str) -> None:
     fill(url)
-    with Writer(url) as deck:
-        made = deck.enqueue(MAIL, "send", ["letter"], id="job-wanted")
+    with Writer(url) as writer:
+        made = writer.enqueue(MAIL, "send", ["letter"], id="job-wanted")
     async with console(url) as pilot:
         app = app_of(pilot)
         await command(pilot, "find nowhere")

@@ -26,8 +26,8 @@ HOUR = 3600
 
 def fill(url: str, raw: redis.Redis) -> None:
     """Old and young jobs in several states."""
-    with Writer(url) as deck:
-        mail, hooks = Yard(deck, raw, MAIL), Yard(deck, raw, HOOKS)
+    with Writer(url) as writer:
+        mail, hooks = Yard(writer, raw, MAIL), Yard(writer, raw, HOOKS)
         mail.keep_all()
         hooks.keep_all()
         for number in range(3):
@@ -46,8 +46,8 @@ def screen(pilot: Pilot[int]) -> PurgeScreen:
 
 async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redis.Redis) -> None:
     fill(url, raw)
-    with Writer(url) as deck:
-        before = Yard(deck, raw, MAIL).digest()
+    with Writer(url) as writer:
+        before = Yard(writer, raw, MAIL).digest()
     async with console(url, "5") as pilot:
         await until(pilot, "no plan yet")
         await pilot.press("a")
@@ -57,8 +57,8 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         assert screen(pilot).view.place == 0, "the rule that it was on found nothing"
         for words in ("done too old", "bury", "discard", "cancel", "valid until", "never touched"):
             assert (words in shown) == (words != "bury"), words
-        with Writer(url) as deck:
-            assert Yard(deck, raw, MAIL).digest() == before, "a dry run writes nothing"
+        with Writer(url) as writer:
+            assert Yard(writer, raw, MAIL).digest() == before, "a dry run writes nothing"
         await pilot.press("tab")
         await until(pilot, lambda: screen(pilot).view.has_focus)
         await pilot.press("g", "j", "j", "j")

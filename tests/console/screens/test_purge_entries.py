@@ -59,8 +59,8 @@ async def test_whether_there_is_something_to_write_is_known_at_once(url: str, mo
 async def test_all_jobs_in_sight_are_read_at_once_and_drawn_again_only_with_news(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Writer(url) as deck:
-        yard = Yard(deck, raw, MAIL)
+    with Writer(url) as writer:
+        yard = Yard(writer, raw, MAIL)
         for _ in range(60):
             yard.ready(5)
     async with console(url, "5") as pilot:

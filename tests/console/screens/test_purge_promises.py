@@ -37,8 +37,8 @@ def test_what_found_no_room_for_undo_is_not_promised() -> None:
 
 
 async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
-        ids = [deck.enqueue(MAIL, "welcome", [number]).id for number in range(3)]
+    with Writer(url) as writer:
+        ids = [writer.enqueue(MAIL, "welcome", [number]).id for number in range(3)]
     async with console(url, "5") as pilot:
         app = app_of(pilot)
         await dry_run(pilot, "3 would be purged")
@@ -57,10 +57,10 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
 
 
 async def test_what_an_undo_broke_off_can_be_undone_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "welcome", [1])
-        batch = deck.apply(deck.plan("discard", MAIL)).batch
-        deck.enqueue(MAIL, "welcome", [2])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "welcome", [1])
+        batch = writer.apply(writer.plan("discard", MAIL)).batch
+        writer.enqueue(MAIL, "welcome", [2])
     broken = UndoResult(batch=batch, restored=1, skipped=(), error="the server went away")
 
     async def breaks(*_: object) -> UndoResult:
@@ -136,8 +136,8 @@ def test_what_was_told_to_end_says_so_at_once() -> None:
 async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "welcome", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "welcome", [1])
     async with console(url, "5") as pilot:
         work = await dry_run(pilot, "1 would be purged")
         await pilot.press("a")

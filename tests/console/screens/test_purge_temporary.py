@@ -26,9 +26,9 @@ ORPHAN, USED = "shop:responses:get:orphan", "shop:responses:get:used"
 
 @pytest.fixture
 def litter(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for name in (OVER, UNREAD):
-            deck.write(registry.register(name, "callbacks", "shop", task="t", tier="free", ttl_ms=60_000))
+            writer.write(registry.register(name, "callbacks", "shop", task="t", tier="free", ttl_ms=60_000))
             raw.zadd(registry.QUEUES, {name: 1})
     raw.rpush(UNREAD, "a message")
     raw.rpush(ORPHAN, "one", "two")
@@ -78,8 +78,8 @@ async def test_jobs_and_temporary_queues_are_one_plan_one_file_and_one_undo(
     url: str, raw: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with Writer(url) as deck:
-        old = deck.enqueue(MAIL, "welcome", [1]).id
+    with Writer(url) as writer:
+        old = writer.enqueue(MAIL, "welcome", [1]).id
     raw.zadd(f"{{{MAIL}}}:ready", {old: 100 * 10**13 + 1}, xx=True)
     async with console(url, "5") as pilot:
         await dry_run(pilot, "2 would be purged")

@@ -51,9 +51,9 @@ async def test_a_redrive_repeats_its_rate_and_its_sample(url: str) -> None:
 
 async def test_a_question_about_all_says_how_many_are_left_out_and_why(url: str, raw: redis.Redis) -> None:
     FILL["scheduler"]().populate(raw)
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(2):
-            deck.enqueue(MAIL, "send", [number])
+            writer.enqueue(MAIL, "send", [number])
     run(url, transitions.poll(MAIL, "wrk-gone", 1, free_slots=2, lease_ms=1))
     async with shown(app_on(url, title="others", adapters=ADAPTERS)) as pilot:
         await pilot.press("3")

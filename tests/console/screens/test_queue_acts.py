@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def counts(url: str) -> dict[str, tuple[int | None, int | None]]:
     """Dead and ready jobs of each queue."""
-    with Writer(url) as deck:
-        return {row.name: (row.dead, row.ready) for row in deck.snapshot().queues}
+    with Writer(url) as writer:
+        return {row.name: (row.dead, row.ready) for row in writer.snapshot().queues}
 
 
 async def test_all_dead_letters_of_a_queue_are_asked_for_retried_and_undone(url: str) -> None:
@@ -43,11 +43,11 @@ async def test_all_dead_letters_of_a_queue_are_asked_for_retried_and_undone(url:
 
 
 async def test_what_waits_moves_to_a_queue_that_there_is(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
-        deck.enqueue(MAIL, "send", [2], delay=3600)
-        deck.enqueue(HOOKS, "deliver", [3], delay=3600)
-        deck.pause(HOOKS)
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
+        writer.enqueue(MAIL, "send", [2], delay=3600)
+        writer.enqueue(HOOKS, "deliver", [3], delay=3600)
+        writer.pause(HOOKS)
     async with console(url) as pilot:
         await until(pilot, "2 queues")
         await pilot.press("slash", *"mail", "enter")
@@ -65,8 +65,8 @@ async def test_what_waits_moves_to_a_queue_that_there_is(url: str) -> None:
         await until(pilot, "Move 2 jobs")
         await pilot.press("tab", "enter")
         await until(pilot, "2 moved")
-        with Writer(url) as deck:
-            rows = {row.name: row for row in deck.snapshot().queues}
+        with Writer(url) as writer:
+            rows = {row.name: row for row in writer.snapshot().queues}
         assert (rows[HOOKS].ready, rows[HOOKS].delayed, rows[MAIL].ready, rows[MAIL].delayed) == (1, 2, 0, 0)
 
 
@@ -80,8 +80,8 @@ async def test_a_queue_of_another_system_says_what_it_cannot(url: str, raw: redi
 
 
 async def test_a_pause_is_one_of_the_things_that_go_on_one_at_a_time(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
     async with console(url) as pilot:
         operator = app_of(pilot).operator
         await until(pilot, "1 queue")
@@ -94,43 +94,43 @@ async def test_a_pause_is_one_of_the_things_that_go_on_one_at_a_time(url: str) -
         await pilot.press("enter")
         await until(pilot, "paused")
         await until(pilot, lambda: operator.work is None)
-    with Writer(url) as deck:
-        assert [row.paused for row in deck.snapshot().queues] == [True]
+    with Writer(url) as writer:
+        assert [row.paused for row in writer.snapshot().queues] == [True]
 
 
 async def test_a_pause_has_a_reason_and_resuming_shows_it_and_asks(url: str) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
         async with console(url) as pilot:
             await until(pilot, "1 queue")
             await pilot.press("p")
             await until(pilot, "Pause mail")
             await pilot.press("escape")
             await until(pilot, "nothing was changed")
-            assert deck.pause_of(MAIL) is None
+            assert writer.pause_of(MAIL) is None
             await pilot.press("p")
             await until(pilot, lambda: isinstance(app_of(pilot).focused, Input))
             await pilot.press(*"INC-42", "enter")
             await until(pilot, "mail paused")
             await until(pilot, "p resume")
-            assert (deck.pause_of(MAIL) or Pause()).reason == "INC-42"
+            assert (writer.pause_of(MAIL) or Pause()).reason == "INC-42"
             await pilot.press("p")
             shown = await until(pilot, "Resume mail")
             assert f"by {actor()}" in shown
             assert "INC-42" in shown
             await pilot.press("enter")
             await until(pilot, "nothing was changed")
-            assert deck.pause_of(MAIL) is not None, "enter alone does not resume"
+            assert writer.pause_of(MAIL) is not None, "enter alone does not resume"
             await pilot.press("p")
             await until(pilot, "Resume mail")
             await pilot.press("tab", "enter")
             await until(pilot, "mail resumed")
-            assert deck.pause_of(MAIL) is None
+            assert writer.pause_of(MAIL) is None
 
 
 async def test_a_pause_of_another_operator_is_asked_for_and_ones_own_is_not(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
         raw.hset(f"{{{MAIL}}}:meta", "paused", b'{"who":"ana@ops-1","at_ms":1,"reason":""}')
         async with console(url) as pilot:
             await until(pilot, "p resume")
@@ -143,36 +143,36 @@ async def test_a_pause_of_another_operator_is_asked_for_and_ones_own_is_not(url:
             await until(pilot, "Pause mail")
             await pilot.press("enter")
             await until(pilot, "mail paused")
-            assert deck.pause_of(MAIL) is not None
+            assert writer.pause_of(MAIL) is not None
             await until(pilot, "p resume")
             await pilot.press("p")
-            await until(pilot, lambda: deck.pause_of(MAIL) is None)
+            await until(pilot, lambda: writer.pause_of(MAIL) is None)
 
 
 async def test_a_resume_is_refused_when_another_pause_stands_than_was_shown(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
-        deck.pause(MAIL, reason="INC-42")
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
+        writer.pause(MAIL, reason="INC-42")
         async with console(url) as pilot:
             await until(pilot, "p resume")
             await pilot.press("p")
             assert "INC-42" in await until(pilot, "Resume mail")
-            deck.resume(MAIL)
+            writer.resume(MAIL)
             raw.hset(f"{{{MAIL}}}:meta", "paused", b'{"who":"ana@ops-1","at_ms":1,"reason":"INC-43"}')
             await pilot.press("tab", "enter")
             await until(pilot, "was paused again by ana@ops-1")
-            assert (deck.pause_of(MAIL) or Pause()).reason == "INC-43"
+            assert (writer.pause_of(MAIL) or Pause()).reason == "INC-43"
             await until(pilot, "p resume")
             await pilot.press("p")
             assert "INC-43" in await until(pilot, "Resume mail")
             await pilot.press("tab", "enter")
             await until(pilot, "mail resumed")
-            assert deck.pause_of(MAIL) is None
+            assert writer.pause_of(MAIL) is None
 
 
 async def test_a_pause_of_somebody_else_that_came_first_is_shown_and_asked_for(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
         async with console(url) as pilot:
             for answer, stands in ((("enter",), "INC-43"), (("tab", "enter"), "INC-42")):
                 await until(pilot, "p pause")
@@ -185,5 +185,5 @@ async def test_a_pause_of_somebody_else_that_came_first_is_shown_and_asked_for(u
                 assert "INC-43" in shown
                 await pilot.press(*answer)
                 await until(pilot, lambda: app_of(pilot).operator.work is None)
-                assert (deck.pause_of(MAIL) or Pause()).reason == stands
-                deck.resume(MAIL)
+                assert (writer.pause_of(MAIL) or Pause()).reason == stands
+                writer.resume(MAIL)

@@ -24,13 +24,13 @@ until = partial(screens.until, seconds=10.0)
 @pytest.fixture
 def two_queues(url: str) -> str:
     """The URL of a server with one queue that has dead letters, and one with more jobs, all ready."""
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(20):
-            deck.enqueue(SEARCH, "reindex", [number])
-        deck.enqueue(HOOKS, "deliver", ["dies"], retries=0)
+            writer.enqueue(SEARCH, "reindex", [number])
+        writer.enqueue(HOOKS, "deliver", ["dies"], retries=0)
     fail_next(url, HOOKS, {"class": "ConnectionError", "message": "refused"})
-    with Writer(url) as deck:
-        deck.enqueue(HOOKS, "deliver", ["waits"])
+    with Writer(url) as writer:
+        writer.enqueue(HOOKS, "deliver", ["waits"])
     return url
 
 

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 def test_each_of_the_first_ones_is_told_with_what_it_died_of(url: str, tmp_path: Path) -> None:
     fill(url)
-    with Writer(url) as deck:
-        plan = deck.plan("retry", HOOKS, path=tmp_path / "plan")
-        before = deck.sample_outcomes(plan, 3)
+    with Writer(url) as writer:
+        plan = writer.plan("retry", HOOKS, path=tmp_path / "plan")
+        before = writer.sample_outcomes(plan, 3)
         assert [one.outcome for one in before] == [None, None, None], "nothing went back yet"
-        deck.apply(plan)
+        writer.apply(plan)
         died = fail_next(url, HOOKS, {"class": "Timeout", "message": "no answer"})
         [job] = run(url, transitions.poll(HOOKS, "wrk-2", 1, free_slots=1, lease_ms=60_000)).jobs
         ending = transitions.Ending(kind="done", id=job.id, token=job.token)
         run(url, transitions.poll(HOOKS, "wrk-2", 2, free_slots=0, lease_ms=60_000, endings=[ending]))
-        found = {one.id: one for one in deck.sample_outcomes(plan, 50)}
+        found = {one.id: one for one in writer.sample_outcomes(plan, 50)}
     assert len(found) == plan.count
     assert (found[died].outcome, found[died].error, found[died].message) == ("dead_again", "Timeout", "no answer")
     assert found[job.id].outcome == "done"
@@ -44,8 +44,8 @@ def test_each_of_the_first_ones_is_told_with_what_it_died_of(url: str, tmp_path:
 @pytest.mark.parametrize("cells", [52, 60, 72, 96])
 def test_the_page_fits_and_says_all(url: str, cells: int) -> None:
     fill(url)
-    with Writer(url) as deck:
-        drive = Drive(deck.plan("retry", HOOKS), 20.0, 10)
+    with Writer(url) as writer:
+        drive = Drive(writer.plan("retry", HOOKS), 20.0, 10)
     drive.sampled = [JobOutcome(id="a" * 30, queue=HOOKS, outcome="dead_again", error="Boom", message="x" * 90),
                   JobOutcome(id="b", queue=HOOKS, outcome="done"), JobOutcome(id="c", queue=HOOKS)]  # fmt: skip
     drive.tell("▸", "accent", "word " * 30)
@@ -65,8 +65,8 @@ def test_the_page_fits_and_says_all(url: str, cells: int) -> None:
 def test_what_is_asked_for_is_not_cut_off(url: str) -> None:
     fill(url)
     where = 'error:ConnectionError message:"* Bad Gateway for url https://hooks.globex.example/*"'
-    with Writer(url) as deck:
-        plan = deck.plan("retry", HOOKS)
+    with Writer(url) as writer:
+        plan = writer.plan("retry", HOOKS)
     asked = replace(plan, head=msgspec.structs.replace(plan.head, filter=where))
     lines = ["".join(text for text, _ in line) for line in confirm.plan_lines(asked, Counter(), 70, naming=PLAIN)]
     assert max(map(len, lines)) <= 70

@@ -23,8 +23,8 @@ until = partial(screens.until, seconds=10.0)
 
 def stick(url: str, count: int) -> list[str]:
     """Make stuck jobs of a worker that is gone."""
-    with Writer(url) as deck:
-        ids = [deck.enqueue(MAIL, "send", [number]).id for number in range(count)]
+    with Writer(url) as writer:
+        ids = [writer.enqueue(MAIL, "send", [number]).id for number in range(count)]
     run(url, transitions.poll(MAIL, "wrk-gone", 1, free_slots=count, lease_ms=1))
     return ids
 
@@ -65,8 +65,8 @@ async def test_a_stuck_job_is_operated_on_its_page_and_in_jobs(
             await until(pilot, question)
             await pilot.press("tab", "enter")
         await until(pilot, told)
-    with Writer(url) as deck:
-        assert deck.job(MAIL, job).state == state
+    with Writer(url) as writer:
+        assert writer.job(MAIL, job).state == state
 
 
 async def test_all_running_jobs_of_a_queue_are_requeued_from_jobs(url: str) -> None:
@@ -83,8 +83,8 @@ async def test_all_running_jobs_of_a_queue_are_requeued_from_jobs(url: str) -> N
 
 
 async def test_a_reason_names_the_state_and_the_right_screen(url: str) -> None:
-    with Writer(url) as deck:
-        ready = deck.enqueue(MAIL, "send", [1]).id
+    with Writer(url) as writer:
+        ready = writer.enqueue(MAIL, "send", [1]).id
     async with console(url, size=(100, 30)) as pilot:
         await on_page(pilot, ready)
         for key, words in (

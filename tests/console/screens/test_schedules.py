@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 def add(url: str, name: str, cron: str = "0 4 * * *") -> None:
     """A schedule that makes jobs of a task."""
     job = new_job(MAIL, "send", ["everyone"], {"kind": "digest"})
-    with Writer(url) as deck:
-        deck.write(store.register(Definition.of(name, MAIL, job, cron=cron)))
+    with Writer(url) as writer:
+        writer.write(store.register(Definition.of(name, MAIL, job, cron=cron)))
 
 
 def rows(url: str) -> dict[str, ScheduleRow]:
     """All schedules by name."""
-    with Writer(url) as deck:
-        return {row.name: row for row in deck.run(store.read())}
+    with Writer(url) as writer:
+        return {row.name: row for row in writer.run(store.read())}
 
 
 @pytest.mark.parametrize("size", [(160, 48), (100, 30), (80, 24)])
@@ -127,14 +127,14 @@ async def test_a_paused_schedule_is_resumed_after_a_question_with_its_reason(url
 
 async def test_a_schedule_that_was_paused_by_an_unknown_operator_is_asked_for(url: str) -> None:
     add(url, "nightly")
-    with Writer(url) as deck:
-        deck.write(store.enable("nightly", False))
+    with Writer(url) as writer:
+        writer.write(store.enable("nightly", False))
         async with console(url, "6") as pilot:
             await until(pilot, "p resume")
             await pilot.press("p")
             await until(pilot, "by an unknown operator")
-            deck.enable_schedule("nightly", True)
-            deck.enable_schedule("nightly", False, reason="INC-43")
+            writer.enable_schedule("nightly", True)
+            writer.enable_schedule("nightly", False, reason="INC-43")
             await pilot.press("tab", "enter")
             await until(pilot, f"was paused again by {actor()}")
             assert not rows(url)["nightly"].enabled
@@ -142,13 +142,13 @@ async def test_a_schedule_that_was_paused_by_an_unknown_operator_is_asked_for(ur
 
 async def test_an_edit_is_refused_when_the_schedule_is_not_the_one_that_was_shown(url: str) -> None:
     add(url, "nightly")
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         async with console(url, "6") as pilot:
             await until(pilot, "1 schedule")
             await pilot.press("e")
             await until(pilot, "The new rule applies")
             await until(pilot, lambda: isinstance(app_of(pilot).focused, Input))
-            deck.edit_schedule("nightly", cron="0 5 * * *")
+            writer.edit_schedule("nightly", cron="0 5 * * *")
             await pilot.press("end", "backspace", "1", "enter")
             await until(pilot, "'nightly' has changed since: its rule is 0 5 * * * (UTC) now")
             assert rows(url)["nightly"].cron == "0 5 * * *"
@@ -167,8 +167,8 @@ async def test_no_schedule_read_only_and_gone(url: str) -> None:
         await until(pilot, "read-only")
         add(url, "late")
         await until(pilot, "1 schedule")
-        with Writer(url) as deck:
-            deck.write(store.remove("late"))
+        with Writer(url) as writer:
+            writer.write(store.remove("late"))
         await until(pilot, "No schedules")
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 async def test_a_filter_looks_at_each_job_once_a_refresh(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
     run(url, transitions.poll(MAIL, "wrk-gone", 1, free_slots=1, lease_ms=1))
     asked = 0
 

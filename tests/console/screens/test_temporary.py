@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def register(url: str, name: str, task: str, *, ttl_ms: int = 600_000, wait_ms: int | None = None) -> None:
     """A temporary queue of a task."""
-    with Writer(url) as deck:
-        deck.write(
+    with Writer(url) as writer:
+        writer.write(
             registry.register(name, "responses", "billing", task=task, tier="free", ttl_ms=ttl_ms, wait_ms=wait_ms)
         )
 

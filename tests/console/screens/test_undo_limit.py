@@ -47,8 +47,8 @@ async def test_the_dialog_says_how_many_can_be_undone(url: str, yard: Yard) -> N
         await pilot.press("tab", "enter")
         await until(pilot, "1,000 discarded")
         undoable = next(iter(app_of(pilot).operator.batches))
-        with Writer(url) as deck:
-            kept = deck.batches()[undoable.batch].undoable
+        with Writer(url) as writer:
+            kept = writer.batches()[undoable.batch].undoable
         assert abs(kept - int(told[1])) <= 200, "a slice of 200 jobs is kept whole"
 
 
@@ -77,15 +77,15 @@ def test_commands_say_it_too(url: str, yard: Yard, qdeck: Callable[..., Ran]) ->
     batch = qdeck("dead", "discard", QUEUE, "--yes", "--json").json
     assert abs(batch["undoable"] - int(told[1])) <= 200
     assert qdeck("dead", "retry", QUEUE, "--dry-run", "--json").json["undoable"] == 0
-    with Writer(url) as deck:
-        deck.undo(batch["batch"])
+    with Writer(url) as writer:
+        writer.undo(batch["batch"])
     plan = qdeck("dead", "discard", QUEUE, "--where", "id:" + yard.ids("dead")[0], "--dry-run", "--json").json
     assert plan["undoable"] == plan["count"] == 1, "the undo of another batch made room"
 
 
 def test_a_retry_keeps_little_of_large_jobs(url: str, yard: Yard) -> None:
     yard.bulk_dead(20, trace=LIMIT)
-    with Writer(url) as deck:
-        assert deck.plan("retry", QUEUE).tail.undoable is None
-        assert deck.plan("discard", QUEUE).tail.undoable == 0
-        assert deck.plan_purge(["dead_too_old"], Limits(dlq_ttl=0.01)).tail.undoable == 0
+    with Writer(url) as writer:
+        assert writer.plan("retry", QUEUE).tail.undoable is None
+        assert writer.plan("discard", QUEUE).tail.undoable == 0
+        assert writer.plan_purge(["dead_too_old"], Limits(dlq_ttl=0.01)).tail.undoable == 0

@@ -21,9 +21,9 @@ until = partial(screens.until, seconds=10.0)
 
 def retry(url: str, most: int | None = None) -> str:
     """Retry dead letters; return the batch."""
-    with Writer(url) as deck:
-        ids = [job.id for job in deck.page(HOOKS, state="dead").jobs][:most]
-        return deck.apply(deck.plan("retry", HOOKS, ids=ids)).batch
+    with Writer(url) as writer:
+        ids = [job.id for job in writer.page(HOOKS, state="dead").jobs][:most]
+        return writer.apply(writer.plan("retry", HOOKS, ids=ids)).batch
 
 
 async def retry_all(pilot: Pilot[int]) -> None:
@@ -40,8 +40,8 @@ async def test_u_names_verb_jobs_queue_age_operator_and_batch(url: str, size: tu
     fill(url)
     async with console(url, "4", size=size) as pilot:
         await retry_all(pilot)
-        with Writer(url) as deck:
-            [batch] = deck.batches()
+        with Writer(url) as writer:
+            [batch] = writer.batches()
         await pilot.press("u")
         seen = await until(pilot, "again")
         named = next(line for line in seen.splitlines() if "again" in line)
@@ -74,8 +74,8 @@ async def test_a_batch_that_another_console_undid_is_not_offered(url: str, monke
     async with console(url, "4") as pilot:
         await retry_all(pilot)
         monkeypatch.setattr(queue_settings, "account", lambda: "ana")
-        with Writer(url) as deck:
-            deck.undo(next(iter(deck.batches())))
+        with Writer(url) as writer:
+            writer.undo(next(iter(writer.batches())))
         monkeypatch.setattr(queue_settings, "account", lambda: "ben")
         await pilot.press("u")
         await until(pilot, "already undone: retry of 12 jobs, by ana at")
@@ -86,8 +86,8 @@ async def test_a_batch_that_another_console_undid_is_not_offered(url: str, monke
         await until(pilot, "2 operations")
         await pilot.press("G", "u")
         await until(pilot, "already undone by ana at")
-    with Writer(url) as deck:
-        assert [one.verb for one in deck.activity()] == ["retry", "undo"]
+    with Writer(url) as writer:
+        assert [one.verb for one in writer.activity()] == ["retry", "undo"]
 
 
 async def test_of_several_batches_u_offers_the_last_that_is_not_undone(
@@ -104,8 +104,8 @@ async def test_of_several_batches_u_offers_the_last_that_is_not_undone(
         await pilot.press("j", "x")
         await until(pilot, "1 discarded · u undoes it")
         monkeypatch.setattr(queue_settings, "account", lambda: "ana")
-        with Writer(url) as deck:
-            deck.undo(next(batch.id for batch in deck.batches().values() if batch.verb == "discard"))
+        with Writer(url) as writer:
+            writer.undo(next(batch.id for batch in writer.batches().values() if batch.verb == "discard"))
         await pilot.press("u")
         await until(pilot, "press u again to undo: retry of 1 job in hooks")
         await pilot.press("u")

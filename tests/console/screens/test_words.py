@@ -15,7 +15,7 @@ from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.presenters.line_parts import PLAIN, name_parts, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import QueueView
-from qdeck_console.queue_findings import JudgedQueue, Severity
+from qdeck_console.queue_findings import ListedQueue, Severity
 from qdeck_console.screens.prompt import Prompt, PromptField, confirmation
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.widgets.lines import Lines
@@ -66,8 +66,8 @@ async def test_a_queue_of_another_system_is_not_paused_and_the_reason_is_told(ur
 async def test_a_frame_gathers_no_rows_to_know_whether_they_could_be_written(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Writer(url) as deck:
-        deck.enqueue(MAIL, "send", [1])
+    with Writer(url) as writer:
+        writer.enqueue(MAIL, "send", [1])
 
     def gathers(_screen: QueuesScreen) -> list[object]:
         raise AssertionError
@@ -120,7 +120,7 @@ async def test_a_plan_that_is_wider_than_its_dialog_is_cut_with_a_sign(url: str)
 
 
 def test_an_age_that_is_not_known_is_not_told_as_zero() -> None:
-    entry = JudgedQueue(
+    entry = ListedQueue(
         row=QueueRow(adapter="scheduler", name="s", ready=5, oldest_exact=False), severity=Severity.FINE
     )
     told = QueueView(feed_state=FeedState(), naming=PLAIN, reasons_shown=True)

@@ -31,8 +31,8 @@ def tell(url: str, worker: str, **said: object) -> None:
         "host": "box-1", "pid": 7, "state": "running", "queues": {MAIL: 2, SEARCH: 1}, "concurrency": 4, "running": 1,
         "done": 600, "failed": 3, "rss": 52_000_000, "started_ms": now - 60_000, "heartbeat_ms": now, "version": "1.0",
     }  # fmt: skip
-    with Writer(url) as deck:
-        deck.write(_told(worker, codec.encode_json(facts | said)))
+    with Writer(url) as writer:
+        writer.write(_told(worker, codec.encode_json(facts | said)))
 
 
 def _told(worker: str, line: bytes) -> Program[None]:
@@ -41,9 +41,9 @@ def _told(worker: str, line: bytes) -> Program[None]:
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
 async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(3):
-            deck.enqueue(MAIL, "send", [f"letter {number}"])
+            writer.enqueue(MAIL, "send", [f"letter {number}"])
     run(url, transitions.poll(MAIL, "wrk-a", 1, free_slots=2, lease_ms=600_000))
     tell(url, "wrk-a", running=2)
     tell(url, "wrk-b", host="box-2")
@@ -87,9 +87,9 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
 
 
 async def test_a_worker_is_not_stopped_before_it_is_known_what_it_alone_serves(url: str, raw: redis.Redis) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for number in range(7):
-            deck.enqueue(MAIL, "send", [number])
+            writer.enqueue(MAIL, "send", [number])
     tell(url, "wrk-a")
     tell(url, "wrk-b", queues={SEARCH: 1})
     async with console(url, "7") as pilot:

@@ -51,8 +51,8 @@ async def test_a_console_in_chromium(
         assert await page.feed_state() != before
         await page.press("tab", "enter")
         await page.until_drawn("3 retried", at)
-        with Writer(server.url) as deck:
-            assert [(row.dead, row.ready) for row in deck.snapshot().queues] == [(0, 3)]
+        with Writer(server.url) as writer:
+            assert [(row.dead, row.ready) for row in writer.snapshot().queues] == [(0, 3)]
 
         at = len(page.drawn)
         await page.call("Emulation.setDeviceMetricsOverride", width=700, height=400, deviceScaleFactor=1, mobile=False)

@@ -134,9 +134,9 @@ async def test_a_queue_without_workers_recovers(
 
 async def test_history_grows_while_an_agent_runs(run_agent: Callable[..., Any], client: SyncClient, url: str) -> None:
     make_jobs(client, 2)
-    async with run_agent(http=None, history_every=0.3) as agent, AsyncWriter(url) as deck:
+    async with run_agent(http=None, history_every=0.3) as agent, AsyncWriter(url) as writer:
         await agent.until(lambda: client.run(history.read_history([QUEUE]))[QUEUE])
-        [sample, *_] = await deck.history(QUEUE)
+        [sample, *_] = await writer.history(QUEUE)
         assert (sample.ready, sample.enqueued) == (2, 2)
     with Writer(url) as fresh:
         time.sleep(4)  # two looks too close to each other tell no rate

@@ -71,12 +71,12 @@ async def test_what_it_removed_is_in_the_log_and_can_be_put_back(
 ) -> None:
     async with run_agent(http=None, clean_every=0.2, settings=cleans(*RULES)) as agent:
         await agent.until(lambda: [run for run in agent.of("clean") if run.get("applied")])
-    with Writer(url) as deck:
-        entry = deck.activity()[-1]
+    with Writer(url) as writer:
+        entry = writer.activity()[-1]
         assert (entry.verb, entry.reason, entry.queues) == ("purge", "clean", ("shop:callbacks", "shop:responses"))
         assert set(entry.detail.split(", ")) >= {ORPHAN, OVER}, "with the names of the queues"
-        assert deck.batches()[entry.batch or ""].automatic, "it takes no room from what operators do"
-        assert deck.undo().restored == 3
+        assert writer.batches()[entry.batch or ""].automatic, "it takes no room from what operators do"
+        assert writer.undo().restored == 3
     assert raw.lrange(ORPHAN, 0, -1) == [b"a message", b"another"]
     assert raw.lrange(OVER, 0, -1) == [b"a message"]
 

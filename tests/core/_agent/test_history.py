@@ -72,8 +72,8 @@ def test_samples_come_back_in_order_and_idle_times_are_filled(client: SyncClient
         work = min(n, 10) if n < 25 else n
         client.run(sampler.take([row(ready=work, enqueued=100 + work)], first + n * STEP))
     make_jobs(client, 1)
-    with Writer(url) as deck:
-        found = deck.history(QUEUE, seconds=400)
+    with Writer(url) as writer:
+        found = writer.history(QUEUE, seconds=400)
     recent = [sample for sample in found if sample.at_ms >= first]
     assert [sample.at_ms for sample in recent] == [first + n * STEP for n in range(31)]
     assert [sample.ready for sample in recent] == [min(n, 10) if n < 25 else n for n in range(31)]
@@ -147,13 +147,13 @@ def test_memory_is_bounded(client: SyncClient, raw: redis.Redis) -> None:
 
 def test_who_looks_for_the_first_time_has_rates(client: SyncClient, url: str) -> None:
     make_jobs(client, 50)
-    with Writer(url) as deck:
-        [seen] = deck.snapshot().queues
+    with Writer(url) as writer:
+        [seen] = writer.snapshot().queues
         assert seen.in_per_s is None
     at = int(time.time() * 1000) - 10_000
     client.run(HistorySampler().take([row(ready=0, enqueued=0)], at))
-    with Writer(url) as deck:
-        [seen] = deck.snapshot().queues
+    with Writer(url) as writer:
+        [seen] = writer.snapshot().queues
     assert seen.in_per_s == pytest.approx(5, rel=0.2)
     assert seen.out_per_s == 0
 
@@ -161,8 +161,8 @@ def test_who_looks_for_the_first_time_has_rates(client: SyncClient, url: str) ->
 def test_an_old_sample_tells_no_rate(client: SyncClient, url: str) -> None:
     make_jobs(client, 50)
     client.run(HistorySampler().take([row(enqueued=0)], int(time.time() * 1000) - 120_000))
-    with Writer(url) as deck:
-        assert deck.snapshot().queues[0].in_per_s is None
+    with Writer(url) as writer:
+        assert writer.snapshot().queues[0].in_per_s is None
 
 
 def test_a_queue_that_is_gone_is_forgotten(client: SyncClient, raw: redis.Redis) -> None:
@@ -173,8 +173,8 @@ def test_a_queue_that_is_gone_is_forgotten(client: SyncClient, raw: redis.Redis)
 
 
 def test_history_of_no_queue(url: str) -> None:
-    with Writer(url) as deck, pytest.raises(UsageError, match="there is no queue"):
-        deck.history("no:such:actions")
+    with Writer(url) as writer, pytest.raises(UsageError, match="there is no queue"):
+        writer.history("no:such:actions")
 
 
 def test_the_histories_of_many_queues_come_together(client: SyncClient, url: str) -> None:
@@ -183,8 +183,8 @@ def test_the_histories_of_many_queues_come_together(client: SyncClient, url: str
     for step in range(3):
         rows = [row(name, ready=n + step, enqueued=n + step) for n, name in enumerate(names)]
         client.run(sampler.take(rows, first + step * STEP))
-    with Writer(url) as deck:
-        found = deck.histories([*names, "never:seen:actions"], seconds=300)
+    with Writer(url) as writer:
+        found = writer.histories([*names, "never:seen:actions"], seconds=300)
     assert [[sample.ready for sample in found[name]][-3:] for name in names] == [[n, n + 1, n + 2] for n in range(150)]
     assert found["never:seen:actions"] == []
 
@@ -192,5 +192,5 @@ def test_the_histories_of_many_queues_come_together(client: SyncClient, url: str
 async def test_history_in_asyncio(client: SyncClient, url: str) -> None:
     make_jobs(client, 1)
     client.run(HistorySampler().take([row(ready=1, enqueued=1)], start(2)))
-    async with AsyncWriter(url) as deck:
-        assert (await deck.history(QUEUE, seconds=300))[0].ready == 1
+    async with AsyncWriter(url) as writer:
+        assert (await writer.history(QUEUE, seconds=300))[0].ready == 1

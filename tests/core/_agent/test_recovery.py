@@ -27,8 +27,8 @@ def now_ms() -> int:
 
 def maintain(client: SyncClient, url: str, *, trims: bool = True, now: int | None = None) -> queue_maintenance.WorkDone:
     done = queue_maintenance.WorkDone()
-    with Writer(url) as deck:
-        rows = deck.snapshot(visible=()).queues
+    with Writer(url) as writer:
+        rows = writer.snapshot(visible=()).queues
     for work in client.run(queue_maintenance.find_work(rows, now or now_ms(), trims=trims)):
         client.run(queue_maintenance.do_work(work, done))
     return done
@@ -132,8 +132,8 @@ def test_looking_for_what_is_due_writes_nothing(client: SyncClient, url: str, ra
     make_jobs(client, 2)
     claim(client, lease_ms=20)
     time.sleep(0.03)
-    with Writer(url) as deck:
-        rows = deck.snapshot(visible=()).queues
+    with Writer(url) as writer:
+        rows = writer.snapshot(visible=()).queues
     before = {key: raw.dump(key) for key in raw.scan_iter()}
     due = client.run(queue_maintenance.find_work(rows, now_ms(), trims=True))
     assert [(work.queue, work.reap) for work in due] == [(QUEUE, True)]
@@ -145,8 +145,8 @@ def test_many_queues_cost_few_round_trips(make_server: Callable[..., Server]) ->
     client = SyncClient(Endpoint(server.url))
     for n in range(500):
         make_jobs(client, 1, queue=f"q{n}:s:actions")
-    with Writer(server.url) as deck, server.client() as raw:
-        rows = deck.snapshot(visible=()).queues
+    with Writer(server.url) as writer, server.client() as raw:
+        rows = writer.snapshot(visible=()).queues
         before = raw.info("stats")["total_commands_processed"]
         assert client.run(queue_maintenance.find_work(rows, now_ms(), trims=True)) == []
         assert raw.info("stats")["total_commands_processed"] - before < 4 * 500 + 20

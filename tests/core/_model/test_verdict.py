@@ -101,9 +101,9 @@ def test_the_dangers_of_the_server(facts: dict[str, object], expected: Status, s
     from dataclasses import replace
 
     server = replace(GOOD, **facts)  # type: ignore[arg-type]  # each by its own kind
-    judged = judge(server=server)
-    assert judged.status is expected
-    assert said in " ".join(finding.text for finding in judged.findings)
+    listed = judge(server=server)
+    assert listed.status is expected
+    assert said in " ".join(finding.text for finding in listed.findings)
 
 
 def test_what_cannot_be_known_is_named_and_never_ok() -> None:

@@ -19,14 +19,14 @@ def told(tally: Tally) -> None:
 
 def main(url: str, what: str, name: str) -> None:
     """Does it, and says when it has begun."""
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         if what == "apply":
-            result = deck.apply(load_plan(name), progress=told)
+            result = writer.apply(load_plan(name), progress=told)
             print(result.applied, len(result.skipped), result.error)  # noqa: T201 - that is how it answers
         else:
             sys.stdout.write("begun\n")
             sys.stdout.flush()
-            back = deck.undo(name)
+            back = writer.undo(name)
             print(back.restored, len(back.skipped), back.error)  # noqa: T201 - that is how it answers
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
+def writer(url: str) -> Iterator[Writer]:
     with Writer(url) as made:
         yield made
 

@@ -115,13 +115,13 @@ def test_no_request_takes_more_than_the_bound_and_one_job(
     assert [(jobs, size) for jobs, size in sizes if jobs > 1 and size > transitions.SLICE_BYTES] == []
 
 
-def test_undo_of_a_move_takes_as_many_calls_as_it_needs(deck: Writer, yard: Yard, raw: Any) -> None:
+def test_undo_of_a_move_takes_as_many_calls_as_it_needs(writer: Writer, yard: Yard, raw: Any) -> None:
     ids = [yard.add(n) for n in range(4)]
-    result = deck.apply(deck.plan("move", QUEUE, target=OTHER))
+    result = writer.apply(writer.plan("move", QUEUE, target=OTHER))
     assert result.applied == 4
     for job_id in ids:  # moved in one call, and grown where they are since
         raw.hset(keys.key(OTHER, "log"), job_id, b"x" * BYTES)
-    back = deck.undo(result.batch)
+    back = writer.undo(result.batch)
     assert (back.restored, back.skipped) == (4, ())
     assert yard.ids("ready") == ids
     yard.client.close()

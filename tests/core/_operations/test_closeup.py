@@ -22,12 +22,12 @@ def test_a_spread_is_of_what_there_is() -> None:
     assert Spread.over([-3, *range(1, 100)], 500) == Spread(p50_ms=49, p95_ms=94, max_ms=99, sampled=100, of=500)
 
 
-def test_a_queue_that_has_nothing(deck: Writer) -> None:
-    seen = deck.run(read_close_up(QUEUE))
+def test_a_queue_that_has_nothing(writer: Writer) -> None:
+    seen = writer.run(read_close_up(QUEUE))
     assert (seen.waiting, seen.running, seen.done, seen.died, seen.payload_bytes) == (None, None, None, (), None)
 
 
-def test_what_waits_runs_and_ended(deck: Writer, yard: Yard) -> None:
+def test_what_waits_runs_and_ended(writer: Writer, yard: Yard) -> None:
     yard.add("ended")
     [job] = yard.claim()
     yard.end(job, "done")
@@ -37,7 +37,7 @@ def test_what_waits_runs_and_ended(deck: Writer, yard: Yard) -> None:
     yard.add("runs")
     yard.claim()
     yard.add("waits")
-    seen = deck.run(read_close_up(QUEUE))
+    seen = writer.run(read_close_up(QUEUE))
     assert seen.done == Spread(p50_ms=4_000, p95_ms=4_000, max_ms=4_000, sampled=1, of=1)
     assert seen.died == (Died(error_class="KeyError", count=2), Died(error_class="Timeout", count=1))
     assert seen.running is not None
@@ -47,10 +47,10 @@ def test_what_waits_runs_and_ended(deck: Writer, yard: Yard) -> None:
     assert seen.payload_bytes is not None
     assert 7 <= seen.payload_bytes < 20
     yard.raw.delete(yard.key("groups"))
-    assert deck.run(read_close_up(QUEUE)).died is None
+    assert writer.run(read_close_up(QUEUE)).died is None
 
 
-def test_a_long_line_is_known_by_its_places(deck: Writer, yard: Yard) -> None:
+def test_a_long_line_is_known_by_its_places(writer: Writer, yard: Yard) -> None:
     yard.add("first")
     now = now_ms()
 
@@ -59,23 +59,23 @@ def test_a_long_line_is_known_by_its_places(deck: Writer, yard: Yard) -> None:
 
     yard.raw.delete(yard.key("ready"))
     yard.raw.zadd(yard.key("ready"), line(1))
-    seen = deck.run(read_close_up(QUEUE)).waiting
+    seen = writer.run(read_close_up(QUEUE)).waiting
     assert seen is not None
     assert (seen.sampled, seen.of) == (1_000, 1_000)
     assert [round(ms / 10_000) for ms in (seen.p50_ms, seen.p95_ms, seen.max_ms)] == [50, 95, 100]
     yard.raw.delete(yard.key("ready"))
     yard.raw.zadd(yard.key("ready"), line(2))
-    seen = deck.run(read_close_up(QUEUE)).waiting
+    seen = writer.run(read_close_up(QUEUE)).waiting
     assert seen is not None
     assert (seen.sampled, seen.of) == (100, 1_000)
     assert 400_000 < seen.p50_ms < 600_000
 
 
-def test_the_jobs_around_a_job(deck: Writer, yard: Yard, url: str, raw: redis.Redis) -> None:
+def test_the_jobs_around_a_job(writer: Writer, yard: Yard, url: str, raw: redis.Redis) -> None:
     parent = yard.add(1)
     child = yard.add(2, after=[parent])
     elsewhere = Yard(url, raw, OTHER).add(3)
-    found = deck.run(read_related(QUEUE, [parent, child, f"{elsewhere}@{OTHER}", "nobody"]))
+    found = writer.run(read_related(QUEUE, [parent, child, f"{elsewhere}@{OTHER}", "nobody"]))
     assert {ref: (job.queue, job.state) for ref, job in found.items()} == {
         parent: (QUEUE, "ready"),
         child: (QUEUE, "blocked"),

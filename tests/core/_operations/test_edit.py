@@ -18,55 +18,55 @@ if TYPE_CHECKING:
     from qdeck.admin import Writer
 
 
-def test_edit_and_retry(deck: Writer, yard: Yard) -> None:
+def test_edit_and_retry(writer: Writer, yard: Yard) -> None:
     job_id = yard.die({"user": 1, "password": "geheim", "at": "redis://u:pw@h/0"})
     before = yard.dump()
-    draft = deck.draft(QUEUE, job_id)
+    draft = writer.draft(QUEUE, job_id)
     assert "geheim" not in draft.text()
     assert "pw" not in draft.text()
-    result = deck.edit(draft, draft.text().replace('"user": 1', '"user": 2'), reason="wrong user")
+    result = writer.edit(draft, draft.text().replace('"user": 1', '"user": 2'), reason="wrong user")
     assert (result.applied, result.skipped) == (1, ())
     body = json.loads(yard.raw.hget(yard.key("body"), job_id) or b"")
     assert body == [[{"user": 2, "password": "geheim", "at": "redis://u:pw@h/0"}], {}]
     assert yard.ids("ready") == [job_id]
-    history = deck.job(QUEUE, job_id).history
+    history = writer.job(QUEUE, job_id).history
     assert [event.kind for event in history] == ["enqueued", "failed", "retried", "edited"]
     assert history[-1].data["original"] == [[{"user": 1, "password": "***", "at": "redis://u:***@h/0"}], {}]
-    assert deck.undo().restored == 1
+    assert writer.undo().restored == 1
     assert yard.dump() == before
 
 
-def test_a_waiting_job_keeps_its_place(deck: Writer, yard: Yard) -> None:
+def test_a_waiting_job_keeps_its_place(writer: Writer, yard: Yard) -> None:
     ids = [yard.add(n) for n in range(3)]
     before = yard.dump()
-    result = deck.edit(deck.draft(QUEUE, ids[0]), '[["other"], {}]')
+    result = writer.edit(writer.draft(QUEUE, ids[0]), '[["other"], {}]')
     assert result.applied == 1
     assert yard.ids("ready") == ids
     assert yard.claim()[0].body == b'[["other"],{}]'
-    again = deck.undo()
+    again = writer.undo()
     assert "running" in again.skipped[0].why
     assert before["body"] != yard.dump()["body"]
 
 
-def test_what_changed_meanwhile_is_left_alone(deck: Writer, yard: Yard) -> None:
+def test_what_changed_meanwhile_is_left_alone(writer: Writer, yard: Yard) -> None:
     job_id = yard.add(1)
-    draft, second = deck.draft(QUEUE, job_id), deck.draft(QUEUE, job_id)
-    deck.edit(draft, "[[2], {}]")
-    result = deck.edit(second, "[[3], {}]")
+    draft, second = writer.draft(QUEUE, job_id), writer.draft(QUEUE, job_id)
+    writer.edit(draft, "[[2], {}]")
+    result = writer.edit(second, "[[3], {}]")
     assert (result.applied, result.skipped[0].why) == (0, "its payload has changed")
     yard.claim()
-    result = deck.edit(draft, "[[4], {}]")
+    result = writer.edit(draft, "[[4], {}]")
     assert result.skipped[0].why == "is running now"
 
 
-def test_what_is_no_payload_is_refused(deck: Writer, yard: Yard) -> None:
+def test_what_is_no_payload_is_refused(writer: Writer, yard: Yard) -> None:
     job_id = yard.die(1)
-    draft = deck.draft(QUEUE, job_id)
+    draft = writer.draft(QUEUE, job_id)
     for text in ("", "{", "[1]", "3", '{"a": 1}', "[[], []]"):
         with pytest.raises(UsageError):
-            deck.edit(draft, text)
+            writer.edit(draft, text)
     with pytest.raises(UnknownJob):
-        deck.draft(QUEUE, "nix")
+        writer.draft(QUEUE, "nix")
     assert yard.ids("dead") == [job_id]
 
 
@@ -85,10 +85,10 @@ def test_what_is_not_touched_stays_as_it_was(value: Any) -> None:
     assert unmask(payload.mask(value), value) == value
 
 
-def test_what_is_edited_holds_nothing_that_a_terminal_obeys(deck: Writer, yard: Yard) -> None:
+def test_what_is_edited_holds_nothing_that_a_terminal_obeys(writer: Writer, yard: Yard) -> None:
     job_id = yard.die({"note": "a\x9b2J\u202e\x7f\U000e0041b"})
-    draft = deck.draft(QUEUE, job_id)
+    draft = writer.draft(QUEUE, job_id)
     assert all(char.isprintable() or char == "\n" for char in draft.text())
-    deck.edit(draft, draft.text().replace('"a', '"c'))
+    writer.edit(draft, draft.text().replace('"a', '"c'))
     body = json.loads(yard.raw.hget(yard.key("body"), job_id) or b"")
     assert body == [[{"note": "c\x9b2J\u202e\x7f\U000e0041b"}], {}]

@@ -54,11 +54,11 @@ def test_a_number_never_matters(text: str, one: int, other: int) -> None:
     assert "\n" not in message_pattern(text)
 
 
-def test_counts_are_exact(deck: Writer, yard: Yard) -> None:
+def test_counts_are_exact(writer: Writer, yard: Yard) -> None:
     yard.bulk_dead(1000)
     yard.die(event={"class": "KeyError", "message": "'ana'"})
     yard.die(event={"class": "KeyError", "message": "'bob'"})
-    found = deck.groups(QUEUE)
+    found = writer.groups(QUEUE)
     assert (found.total, found.exact) == (1002, True)
     assert [(g.error_class, g.message_shape, g.count) for g in found.groups] == [
         ("TimeoutError", "job N timed out after N s", 500),
@@ -67,17 +67,17 @@ def test_counts_are_exact(deck: Writer, yard: Yard) -> None:
     ]
     assert found.groups[0].first_ms < found.groups[0].last_ms
     assert found.groups[2].newest_id in yard.ids("dead")
-    narrowed = deck.groups(where="error:KeyError message:*ana*")
+    narrowed = writer.groups(where="error:KeyError message:*ana*")
     assert [(g.count, g.queue) for g in narrowed.groups] == [(1, QUEUE)]
     assert not narrowed.exact
 
 
-def test_those_that_were_never_counted_are_read(deck: Writer, yard: Yard) -> None:
+def test_those_that_were_never_counted_are_read(writer: Writer, yard: Yard) -> None:
     yard.bulk_dead(1000)
     yard.raw.delete(yard.key("groups"))
-    found = deck.groups(QUEUE)
+    found = writer.groups(QUEUE)
     assert (found.total, found.exact, [group.count for group in found.groups]) == (1000, False, [500, 500])
-    assert deck.groups(QUEUE, most_read=10).total < 1000
+    assert writer.groups(QUEUE, most_read=10).total < 1000
 
 
 def test_there_are_not_too_many_groups() -> None:
@@ -91,18 +91,18 @@ def test_there_are_not_too_many_groups() -> None:
     assert sum(group.count for group in found.groups) == found.total == 10
 
 
-def test_secrets_of_messages_are_in_no_group(deck: Writer, yard: Yard) -> None:
+def test_secrets_of_messages_are_in_no_group(writer: Writer, yard: Yard) -> None:
     """A short one of letters only looks like a word, and is counted as it is; nobody is shown it."""
     for secret in ("hunter", "swordfish"):
         yard.die(event={"class": "LoginFailed", "message": f"not let in, password: {secret}"})
     yard.die(event={"class": "LoginFailed", "message": "not let in, token='a b'"})
     for where in ("", "error:LoginFailed"):
-        found = deck.groups(QUEUE, where=where)
+        found = writer.groups(QUEUE, where=where)
         shapes = {group.message_shape: group for group in found.groups}
         assert {name: group.count for name, group in shapes.items()} == {
             "not let in, password: ***": 2, "not let in, token='***'": 1
         }  # fmt: skip
         for group in shapes.values():
-            assert deck.plan("retry", QUEUE, where=group.where).count == group.count
+            assert writer.plan("retry", QUEUE, where=group.where).count == group.count
             assert "hunter" not in group.where
     assert b"hunter" in b"".join(yard.raw.hvals(yard.key("groups"))), "what the queue keeps is as it was written"

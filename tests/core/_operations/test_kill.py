@@ -63,21 +63,21 @@ def families(yard: Yard, count: int) -> list[str]:
     return ids
 
 
-def make_plan(deck: Writer, verb: str) -> Plan:
+def make_plan(writer: Writer, verb: str) -> Plan:
     if verb == "purge":
-        return deck.plan_purge(["dead_too_old"], Limits(dlq_ttl=0.1, dlq_max_entries=10**9))
+        return writer.plan_purge(["dead_too_old"], Limits(dlq_ttl=0.1, dlq_max_entries=10**9))
     if verb == "cancel":
-        return deck.plan(verb, QUEUE, state="ready")
-    return deck.plan(verb, QUEUE)
+        return writer.plan(verb, QUEUE, state="ready")
+    return writer.plan(verb, QUEUE)
 
 
 def one_round(
-    deck: Writer, yard: Yard, make_process: Callable[..., PythonProcess], verb: str, count: int, most_s: float
+    writer: Writer, yard: Yard, make_process: Callable[..., PythonProcess], verb: str, count: int, most_s: float
 ) -> tuple[bool, bool]:
     """A plan is applied, killed, gone on with and taken back, which is killed too; whether each met it on the way."""
     ids = families(yard, count // 3) if verb == "cancel" else yard.bulk_dead(count)
     before, planned = yard.dump(), len(ids) // 3 if verb == "cancel" else len(ids)
-    plan = make_plan(deck, verb)
+    plan = make_plan(writer, verb)
     assert plan.count == planned
     kept = verb in ("retry", "cancel")
     killed = kill_at_random(make_process, yard.url, "apply", plan.id, most_s)
@@ -85,13 +85,13 @@ def one_round(
     if random.random() < 0.5:  # another one goes on, and is killed too
         kill_at_random(make_process, yard.url, "apply", plan.id, most_s)
         check_whole(yard, set(ids), kept=kept)
-    result = deck.apply(plan)
+    result = writer.apply(plan)
     assert (result.applied, result.skipped, result.error) == (planned, (), None)
     expected = {"retry": {"ready": count}, "cancel": {"cancelled": planned, "dead": 2 * planned}}.get(verb, {})
     assert {state: len(yard.ids(state)) for state in STATES if yard.ids(state)} == expected
     undo_killed = kill_at_random(make_process, yard.url, "undo", plan.batch, most_s)
     check_whole(yard, set(ids), kept=kept)
-    back = deck.undo(plan.batch)
+    back = writer.undo(plan.batch)
     assert (back.skipped, back.error) == ((), None)
     if back.earlier is None:
         assert (back.restored, back.dependents) == (planned, 2 * planned if verb == "cancel" else 0)
@@ -103,16 +103,16 @@ def one_round(
 
 
 @pytest.mark.parametrize("verb", ["retry", "discard", "purge", "cancel"])
-def test_killed_once(deck: Writer, yard: Yard, make_process: Callable[..., PythonProcess], verb: str) -> None:
-    one_round(deck, yard, make_process, verb, 3000, 0.02)
+def test_killed_once(writer: Writer, yard: Yard, make_process: Callable[..., PythonProcess], verb: str) -> None:
+    one_round(writer, yard, make_process, verb, 3000, 0.02)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_killed_at_random(deck: Writer, yard: Yard, make_process: Callable[..., PythonProcess]) -> None:
+def test_killed_at_random(writer: Writer, yard: Yard, make_process: Callable[..., PythonProcess]) -> None:
     """`QDECK_KILL_ROUNDS=200` for more of them; what is killed when is drawn anew each time."""
     verbs = itertools.islice(itertools.cycle(("retry", "discard", "purge", "cancel")), ROUNDS)
-    kills = [one_round(deck, yard, make_process, verb, 9_999, 0.12) for verb in verbs]
+    kills = [one_round(writer, yard, make_process, verb, 9_999, 0.12) for verb in verbs]
     applied, undone = sum(first for first, _ in kills), sum(second for _, second in kills)
     print(f"{ROUNDS} rounds: {applied} killed amid applying, {undone} amid undoing")  # noqa: T201 - for who runs it
     assert min(applied, undone) > ROUNDS / 4, "most were killed in the middle"

@@ -24,49 +24,49 @@ def serve(yard: Yard, worker: str, tasks: list[str] | None, **facts: object) -> 
         yard.raw.hset(keys.TASKS, worker, json.dumps(tasks))
 
 
-def cautions(deck: Writer) -> list[str]:
-    return [caution.text for caution in deck.plan("move", QUEUE, target=OTHER).tail.cautions]
+def cautions(writer: Writer) -> list[str]:
+    return [caution.text for caution in writer.plan("move", QUEUE, target=OTHER).tail.cautions]
 
 
-def test_what_is_wrong_with_the_target(deck: Writer, yard: Yard) -> None:
+def test_what_is_wrong_with_the_target(writer: Writer, yard: Yard) -> None:
     unserved = f"no live worker serves {OTHER}"
     yard.add(task="send")
     yard.add(task="bill")
-    assert cautions(deck) == [f"the queue {OTHER} does not exist and is created", unserved]
+    assert cautions(writer) == [f"the queue {OTHER} does not exist and is created", unserved]
     Yard(yard.url, yard.raw, OTHER).add()
-    assert cautions(deck) == [unserved]
+    assert cautions(writer) == [unserved]
     serve(yard, "w1", ["send"], heartbeat_ms=1)
     serve(yard, "w2", ["send"], state="quiet")
-    assert cautions(deck) == [unserved], "one is lost, the other claims no more"
+    assert cautions(writer) == [unserved], "one is lost, the other claims no more"
     serve(yard, "w3", ["send"])
-    assert cautions(deck) == ["no live worker of the target queue has the task bill"]
+    assert cautions(writer) == ["no live worker of the target queue has the task bill"]
     serve(yard, "w4", ["bill"])
-    assert cautions(deck) == []
+    assert cautions(writer) == []
     serve(yard, "w4", ["other"])
     serve(yard, "w5", None)
-    assert cautions(deck) == [], "what a worker did not publish is unknown"
+    assert cautions(writer) == [], "what a worker did not publish is unknown"
 
 
-def test_a_source_that_is_paused_for_a_reason(deck: Writer, yard: Yard) -> None:
+def test_a_source_that_is_paused_for_a_reason(writer: Writer, yard: Yard) -> None:
     yard.add(task="send")
     Yard(yard.url, yard.raw, OTHER).add()
     serve(yard, "w1", ["send"])
-    deck.pause(QUEUE, reason="INC-42")
-    assert cautions(deck) == [f"{QUEUE} is paused by {actor()}: INC-42; jobs that are moved can run"]
-    deck.pause(OTHER, reason="INC-43")
+    writer.pause(QUEUE, reason="INC-42")
+    assert cautions(writer) == [f"{QUEUE} is paused by {actor()}: INC-42; jobs that are moved can run"]
+    writer.pause(OTHER, reason="INC-43")
     waits = f"{OTHER} is paused by {actor()}: INC-43; jobs that are moved wait until it is resumed"
-    assert cautions(deck) == [waits], "they wait there, too"
-    deck.resume(QUEUE)
-    assert cautions(deck) == [waits]
+    assert cautions(writer) == [waits], "they wait there, too"
+    writer.resume(QUEUE)
+    assert cautions(writer) == [waits]
 
 
-def test_a_few_of_many_tasks_are_named(deck: Writer, yard: Yard) -> None:
+def test_a_few_of_many_tasks_are_named(writer: Writer, yard: Yard) -> None:
     for number in range(9):
         yard.add(task=f"task-{number}")
     serve(yard, "w1", ["send"])
     Yard(yard.url, yard.raw, OTHER).add()
     named = [f"the task task-{number}" for number in range(3)]
-    assert cautions(deck) == [
+    assert cautions(writer) == [
         f"no live worker of the target queue has {what}" for what in (*named, "other tasks of these jobs")
     ]
 

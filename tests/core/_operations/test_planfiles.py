@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from core._operations.yard import Yard
 
 
-def test_a_plan_of_one_database_is_refused_on_another_one_of_the_same_server(deck: Writer, yard: Yard) -> None:
+def test_a_plan_of_one_database_is_refused_on_another_one_of_the_same_server(writer: Writer, yard: Yard) -> None:
     yard.bulk_dead(3)
     other_url = yard.url.removesuffix("/0") + "/1"
-    for plan in (deck.plan("retry", QUEUE), deck.plan_purge()):
+    for plan in (writer.plan("retry", QUEUE), writer.plan_purge()):
         assert plan.head.db == 0
         with Writer(other_url) as other, pytest.raises(UsageError, match="made on database 0, and this is database 1"):
             other.apply(load_plan(plan.path))
     with Writer(other_url) as other, pytest.raises(UsageError, match="database 0"):
-        other.redrive(deck.plan("retry", QUEUE))
-    assert deck.apply(deck.plan("retry", QUEUE)).applied == 3
+        other.redrive(writer.plan("retry", QUEUE))
+    assert writer.apply(writer.plan("retry", QUEUE)).applied == 3
 
 
-def test_a_plan_of_before_names_no_database(deck: Writer, yard: Yard, tmp_path: Path) -> None:
+def test_a_plan_of_before_names_no_database(writer: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
-    plan = deck.plan("retry", QUEUE)
+    plan = writer.plan("retry", QUEUE)
     old = rewritten(plan.path, tmp_path / "old", head=lambda head: head.pop("db", None))
-    assert deck.apply(load_plan(old)).applied == 3
+    assert writer.apply(load_plan(old)).applied == 3
 
 
-def test_nothing_is_written_over(deck: Writer, yard: Yard, tmp_path: Path) -> None:
+def test_nothing_is_written_over(writer: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
     victim, link, nowhere = tmp_path / "victim", tmp_path / "link", tmp_path / "nowhere"
     victim.write_text("mine\n")
@@ -48,15 +48,15 @@ def test_nothing_is_written_over(deck: Writer, yard: Yard, tmp_path: Path) -> No
     nowhere.symlink_to(tmp_path / "not there")
     for path in (victim, link, nowhere):
         with pytest.raises(UsageError, match="already exists") as caught:
-            deck.plan("retry", QUEUE, path=path)
+            writer.plan("retry", QUEUE, path=path)
         assert "Name another file" in caught.value.hint
         with pytest.raises(UsageError, match="already exists"):
-            deck.plan_purge(path=path)
+            writer.plan_purge(path=path)
     assert victim.read_text() == "mine\n"
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "state") == ["link", "nowhere", "victim"]
 
 
-def test_a_file_that_appears_meanwhile_is_not_written_over(deck: Writer, yard: Yard, tmp_path: Path) -> None:
+def test_a_file_that_appears_meanwhile_is_not_written_over(writer: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
     path = tmp_path / "plan.jsonl"
 
@@ -64,26 +64,28 @@ def test_a_file_that_appears_meanwhile_is_not_written_over(deck: Writer, yard: Y
         path.write_text("theirs")
 
     with pytest.raises(UsageError, match="already exists"):
-        deck.plan("retry", QUEUE, path=path, progress=appear)
+        writer.plan("retry", QUEUE, path=path, progress=appear)
     assert path.read_text() == "theirs"
     assert [one.name for one in tmp_path.iterdir() if one.name != "state"] == ["plan.jsonl"]
 
 
-def test_a_draft_follows_no_link(deck: Writer, yard: Yard, tmp_path: Path) -> None:
+def test_a_draft_follows_no_link(writer: Writer, yard: Yard, tmp_path: Path) -> None:
     """The name of a draft could be foretold from the plan's and the process's number."""
     yard.bulk_dead(3)
     victim = tmp_path / "victim"
     victim.write_text("mine\n")
     (tmp_path / f".plan.jsonl.{os.getpid()}.draft").symlink_to(victim)
-    deck.plan("retry", QUEUE, path=tmp_path / "plan.jsonl")
+    writer.plan("retry", QUEUE, path=tmp_path / "plan.jsonl")
     assert victim.read_text() == "mine\n"
     assert load_plan(tmp_path / "plan.jsonl").count == 3
 
 
 @pytest.mark.parametrize(("number", "hint"), [(1, "Make a new plan."), (3, "Upgrade this qdeck.")])
-def test_a_plan_of_another_format_is_refused(deck: Writer, yard: Yard, tmp_path: Path, number: int, hint: str) -> None:
+def test_a_plan_of_another_format_is_refused(
+    writer: Writer, yard: Yard, tmp_path: Path, number: int, hint: str
+) -> None:
     yard.bulk_dead(1)
-    plan = deck.plan("retry", QUEUE)
+    plan = writer.plan("retry", QUEUE)
     first, *rest = plan.path.read_text().splitlines(keepends=True)
     changed = tmp_path / "other"
     changed.write_text("".join([json.dumps({"head": {"plan": "p", "format": number}}) + "\n", *rest]))
@@ -93,10 +95,10 @@ def test_a_plan_of_another_format_is_refused(deck: Writer, yard: Yard, tmp_path:
     assert json.loads(first)["head"]["format"] == 2
 
 
-def test_a_place_that_is_not_there_is_named(deck: Writer, yard: Yard, tmp_path: Path) -> None:
+def test_a_place_that_is_not_there_is_named(writer: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(1)
     with pytest.raises(UsageError, match="nowhere/plan cannot be written: No such file or directory"):
-        deck.plan("retry", QUEUE, path=tmp_path / "nowhere" / "plan")
+        writer.plan("retry", QUEUE, path=tmp_path / "nowhere" / "plan")
 
 
 def rewritten(
@@ -160,35 +162,35 @@ def rewritten(
     ],
 )
 def test_a_changed_plan_is_refused_for_what_is_wrong_with_it(
-    deck: Writer, yard: Yard, tmp_path: Path, said: str, change: dict[str, Any]
+    writer: Writer, yard: Yard, tmp_path: Path, said: str, change: dict[str, Any]
 ) -> None:
     yard.bulk_dead(3)
-    plan = deck.plan("retry", QUEUE)
+    plan = writer.plan("retry", QUEUE)
     before = yard.dump()
     changed = rewritten(plan.path, tmp_path / "changed", **change)
     with pytest.raises(UsageError) as caught:
-        deck.apply(load_plan(changed))
+        writer.apply(load_plan(changed))
     assert said in str(caught.value)
     assert str(changed) in str(caught.value)
     assert yard.dump() == before
 
 
-def test_a_plan_of_a_purge_may_not_do_what_no_rule_does(deck: Writer, yard: Yard, tmp_path: Path) -> None:
+def test_a_plan_of_a_purge_may_not_do_what_no_rule_does(writer: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
-    plan = deck.plan("discard", QUEUE)
+    plan = writer.plan("discard", QUEUE)
     changed = rewritten(
         plan.path, tmp_path / "changed", head=lambda h: h.update(verb="purge"), entry=lambda e: e.update(verb="move")
     )
     with pytest.raises(UsageError, match="the verb 'move' is not that of a plan to purge"):
-        deck.apply(load_plan(changed))
+        writer.apply(load_plan(changed))
 
 
 def test_an_id_is_looked_for_among_the_plans_first(
-    deck: Writer, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    writer: Writer, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file of that name in the current directory is somebody else's."""
     yard.bulk_dead(3)
-    plan, other = deck.plan("retry", QUEUE), deck.plan("discard", QUEUE)
+    plan, other = writer.plan("retry", QUEUE), writer.plan("discard", QUEUE)
     monkeypatch.chdir(tmp_path)
     (tmp_path / plan.id).write_bytes(other.path.read_bytes())
     assert load_plan(plan.id).verb == "retry"
@@ -196,21 +198,21 @@ def test_an_id_is_looked_for_among_the_plans_first(
     assert load_plan("mine").verb == "discard"
 
 
-def test_a_batch_of_the_server_names_no_path(deck: Writer, yard: Yard, tmp_path: Path) -> None:
+def test_a_batch_of_the_server_names_no_path(writer: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
-    plan = deck.plan("retry", QUEUE, path=tmp_path / "p")
+    plan = writer.plan("retry", QUEUE, path=tmp_path / "p")
     with pytest.raises(UsageError, match="there is no plan"):
         own_plan(f"b-{tmp_path}/p")
     (plans_dir() / f"{plan.id}.jsonl").write_bytes(plan.path.read_bytes())
     assert own_plan(plan.batch).id == plan.id
 
 
-def test_a_plan_may_take_the_place_of_itself(deck: Writer, yard: Yard) -> None:
+def test_a_plan_may_take_the_place_of_itself(admin: Writer, yard: Yard) -> None:
     yard.bulk_dead(3)
-    plan = deck.plan("retry", QUEUE)
+    plan = admin.plan("retry", QUEUE)
     kept = list(plan.entries())[:1]
     with PlanWriter(plan.head, plan.path, replaces=True) as writer:
         writer.add(kept)
         tail = plan.tail.__class__(count=0, states={"dead": 1}, by_queue={f"native/{QUEUE}": 1})
         writer.finish(tail)
-    assert deck.apply(load_plan(plan.path)).applied == 1
+    assert admin.apply(load_plan(plan.path)).applied == 1

@@ -36,9 +36,9 @@ def writes_of(name: str) -> list[str]:
 
 
 def refused(url: str, act: Callable[[Writer], object], queue: str, adapter: str) -> bool:
-    with Writer(url, adapters=(adapter,)) as deck:
+    with Writer(url, adapters=(adapter,)) as writer:
         try:
-            result = act(deck)
+            result = act(writer)
         except NotAllowed:
             return True
     return bool(getattr(result, "error", ""))
@@ -51,21 +51,21 @@ def test_a_change_is_refused_whole_or_not_at_all(make_server: Callable[..., Serv
         verbs = ("retry", "discard") if adapter == "native" else ("discard",)
         bury(server.url, HOOKS, [{"class": "Refused", "message": "502"}] * 6)
         raw.rpush(LIST, *(f'{{"id": "n{at}"}}' for at in range(6)))
-        with Writer(server.url, adapters=(adapter,)) as deck:
-            plans = {verb: deck.plan(verb, queue) for verb in verbs}
+        with Writer(server.url, adapters=(adapter,)) as writer:
+            plans = {verb: writer.plan(verb, queue) for verb in verbs}
         commands = writes_of("apply") if adapter == "native" else ["HSET", "LREM", "LSET", "PEXPIRE", "HDEL", "RPUSH"]
         seen = 0
         for verb, plan in plans.items():
             for denied in commands:
                 before = keys_of(raw, queue)
                 url = as_user(server, raw, denied.lower())
-                if refused(url, lambda deck, plan=plan: deck.apply(plan), queue, adapter):  # type: ignore[misc]
+                if refused(url, lambda writer, plan=plan: writer.apply(plan), queue, adapter):  # type: ignore[misc]
                     seen += 1
                     assert keys_of(raw, queue) == before, (verb, denied)
                 else:
-                    with Writer(server.url, adapters=(adapter,)) as deck:
-                        assert deck.undo().restored == 6
-                        plan = deck.plan(verb, queue)
+                    with Writer(server.url, adapters=(adapter,)) as writer:
+                        assert writer.undo().restored == 6
+                        plan = writer.plan(verb, queue)
         assert seen >= (12 if adapter == "native" else 3)
 
 
@@ -81,8 +81,8 @@ def test_an_undo_is_refused_whole_or_not_at_all(make_server: Callable[..., Serve
         bury(server.url, HOOKS, [{"class": "Refused", "message": "502"}] * 6)
         raw.rpush(LIST, *(f'{{"id": "n{at}"}}' for at in range(6)))
         entries = raw.lrange(LIST, 0, -1)
-        with Writer(server.url, adapters=(adapter,)) as deck:
-            done = deck.apply(deck.plan("discard", queue))
+        with Writer(server.url, adapters=(adapter,)) as writer:
+            done = writer.apply(writer.plan("discard", queue))
         assert done.applied == 6
         # Entries of a list go back one by one, each in a step of its own.
         commands = writes_of("undo") if adapter == "native" else ["HDEL"]
@@ -90,12 +90,12 @@ def test_an_undo_is_refused_whole_or_not_at_all(make_server: Callable[..., Serve
         for denied in commands:
             before = keys_of(raw, queue)
             url = as_user(server, raw, denied.lower())
-            if refused(url, lambda deck: deck.undo(done.batch), queue, adapter):
+            if refused(url, lambda writer: writer.undo(done.batch), queue, adapter):
                 seen += 1
                 assert keys_of(raw, queue) == before, denied
             else:
                 break
         assert seen >= 1
-        with Writer(server.url, adapters=(adapter,)) as deck:
-            assert deck.undo(done.batch).restored == 6
+        with Writer(server.url, adapters=(adapter,)) as writer:
+            assert writer.undo(done.batch).restored == 6
         assert raw.lrange(LIST, 0, -1) == entries

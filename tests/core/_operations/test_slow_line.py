@@ -48,20 +48,20 @@ def test_a_slow_batch_is_ended_and_continued(
             proxy.latency(SLOW_S, Side.TO_CLIENT)
             slow_since = time.monotonic()
 
-    with Writer(proxy.url) as deck:
-        plan = deck.plan(verb, yard.queue)
-        result = deck.apply(plan, progress=slowing, cancelled=lambda: len(seen) >= 4)
+    with Writer(proxy.url) as writer:
+        plan = writer.plan(verb, yard.queue)
+        result = writer.apply(plan, progress=slowing, cancelled=lambda: len(seen) >= 4)
         assert result.stopped == Stop(code=StopCode.CANCELLED)
         assert result.error is None
         assert time.monotonic() - slow_since >= SLOW_S, "the fourth slice was on its way"
         assert result.applied == seen[-1] == moved(yard, verb), "the count is what was done"
         assert 0 < result.applied < COUNT
         proxy.heal()
-        rest = deck.apply(plan)
+        rest = writer.apply(plan)
         assert (rest.applied, rest.skipped_count, rest.error, rest.stopped) == (COUNT, 0, None, None)
         assert moved(yard, verb) == COUNT
-        assert [entry.counts.get("applied") for entry in deck.activity() if entry.batch == plan.batch][-1] == COUNT
-        back = deck.undo(plan.batch)
+        assert [entry.counts.get("applied") for entry in writer.activity() if entry.batch == plan.batch][-1] == COUNT
+        back = writer.undo(plan.batch)
         assert (back.restored, back.skipped) == (COUNT, ())
         assert moved(yard, verb) == 0
 
@@ -83,15 +83,15 @@ def test_a_batch_whose_line_went_silent_reports_what_it_did(
         if slices == 3:
             proxy.blackhole(lose, lose=True)
 
-    with Writer(proxy.url) as deck:
-        deck._writing.patience = 0.5  # no need to wait for as long as an operator would
-        deck._writing.endpoint.__dict__["timeout"] = 0.5
-        plan = deck.plan("retry", yard.queue)
-        result = deck.apply(plan, progress=cut)
+    with Writer(proxy.url) as writer:
+        writer._writing.patience = 0.5  # no need to wait for as long as an operator would
+        writer._writing.endpoint.__dict__["timeout"] = 0.5
+        plan = writer.plan("retry", yard.queue)
+        result = writer.apply(plan, progress=cut)
         assert result.error is not None
         done = moved(yard, "retry")
         assert 0 < result.applied <= done <= result.applied + 200, "one slice at most is not known"
         proxy.heal()
-        rest = deck.apply(plan)
+        rest = writer.apply(plan)
         assert (rest.applied, rest.skipped_count, rest.error) == (COUNT, 0, None)
         assert moved(yard, "retry") == COUNT

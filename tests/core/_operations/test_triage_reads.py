@@ -43,49 +43,49 @@ def test_the_filter_of_a_group_finds_messages_of_its_shape(message: str | None, 
     assert not found(said("something else altogether"))
 
 
-def test_each_group_has_a_filter_that_finds_it(deck: Writer, yard: Yard) -> None:
+def test_each_group_has_a_filter_that_finds_it(writer: Writer, yard: Yard) -> None:
     yard.bulk_dead(40)
     yard.die(event={"class": "KeyError", "message": "'ana' \"x\""})
     yard.die(event={"class": "KeyError"})
-    for group in deck.groups(QUEUE).groups:
-        plan = deck.plan("retry", QUEUE, where=group.where)
+    for group in writer.groups(QUEUE).groups:
+        plan = writer.plan("retry", QUEUE, where=group.where)
         assert plan.count == group.count, group.where
-    newest = next(group for group in deck.groups(QUEUE).groups if group.error_class == "KeyError")
+    newest = next(group for group in writer.groups(QUEUE).groups if group.error_class == "KeyError")
     assert sum(newest.trend) == newest.count
     assert newest.trend[-1] == newest.count
 
 
-def test_the_filter_of_a_group_does_not_follow_a_job_that_died_of_something_else(deck: Writer, yard: Yard) -> None:
+def test_the_filter_of_a_group_does_not_follow_a_job_that_died_of_something_else(writer: Writer, yard: Yard) -> None:
     yard.die(event={"class": "Refused", "message": "502 for a"})
     last = yard.die(event={"class": "Refused", "message": "503 for a"})
-    deck.apply(deck.plan("retry", QUEUE, ids=[last]))
+    writer.apply(writer.plan("retry", QUEUE, ids=[last]))
     [job] = yard.claim()
     yard.end(job, **{"class": "KeyError", "message": "'ana'"})
-    groups = deck.groups(QUEUE).groups
+    groups = writer.groups(QUEUE).groups
     assert {group.error_class: group.count for group in groups} == {"Refused": 1, "KeyError": 1}
     for group in groups:
-        assert deck.plan("retry", QUEUE, where=group.where).count == 1
+        assert writer.plan("retry", QUEUE, where=group.where).count == 1
 
 
-def test_a_stretch_of_a_list_and_jobs_by_their_ids(deck: Writer, yard: Yard) -> None:
+def test_a_stretch_of_a_list_and_jobs_by_their_ids(writer: Writer, yard: Yard) -> None:
     yard.bulk_dead(100)
-    first = deck.run(read_stretch(QUEUE, "dead", 0, 30))
+    first = writer.run(read_stretch(QUEUE, "dead", 0, 30))
     assert (len(first.jobs), first.total) == (30, 100)
-    end = deck.run(read_stretch(QUEUE, "dead", 90, 30))
+    end = writer.run(read_stretch(QUEUE, "dead", 90, 30))
     assert (len(end.jobs), end.first) == (10, 90)
-    oldest = deck.run(read_stretch(QUEUE, "dead", 0, 1, newest=False)).jobs[0]
+    oldest = writer.run(read_stretch(QUEUE, "dead", 0, 1, newest=False)).jobs[0]
     assert oldest.id == end.jobs[-1].id
     assert oldest.payload() is not None
-    deck.apply(deck.plan("retry", QUEUE, ids=[oldest.id]))
-    [moved, gone] = deck.run(read_some(QUEUE, [oldest.id, "nobody"]))
+    writer.apply(writer.plan("retry", QUEUE, ids=[oldest.id]))
+    [moved, gone] = writer.run(read_some(QUEUE, [oldest.id, "nobody"]))
     assert moved is not None
     assert moved.state == "ready"
     assert gone is None
-    assert deck.run(read_stretch("demo:none:actions", "ready", 5, 10)).jobs == ()
+    assert writer.run(read_stretch("demo:none:actions", "ready", 5, 10)).jobs == ()
 
 
-def test_headroom_is_that_of_the_queue(deck: Writer, yard: Yard) -> None:
+def test_headroom_is_that_of_the_queue(writer: Writer, yard: Yard) -> None:
     yard.bulk_dead(3)
-    [room] = deck.run(read_headroom([QUEUE]))
+    [room] = writer.run(read_headroom([QUEUE]))
     assert (room.count, room.most, room.keep_ms, room.dropped) == (3, 100_000, KEEP_MS, 0)
     assert room.oldest_ms is not None

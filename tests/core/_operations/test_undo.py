@@ -50,30 +50,30 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("verb", "options"), CASES, ids=[f"{verb}-{options}" for verb, options in CASES])
-def test_undo_puts_everything_back(deck: Writer, yard: Yard, verb: str, options: dict[str, Any]) -> None:
+def test_undo_puts_everything_back(writer: Writer, yard: Yard, verb: str, options: dict[str, Any]) -> None:
     fill(yard)
     before = yard.dump()
-    plan = deck.plan(verb, QUEUE, **options)
+    plan = writer.plan(verb, QUEUE, **options)
     assert plan.count
     assert yard.dump() == before, "a plan writes nothing"
-    result = deck.apply(plan)
+    result = writer.apply(plan)
     assert (result.applied, result.skipped, result.error) == (plan.count, (), None)
     assert yard.dump() != before
     assert result.undoable == plan.count
-    back = deck.undo(result.batch)
+    back = writer.undo(result.batch)
     assert (back.restored, back.skipped, back.error) == (plan.count, (), None)
     after = yard.dump()
     assert_same(after, before)
-    assert_undone(deck, yard, result.batch)
+    assert_undone(writer, yard, result.batch)
     yard.forget_undo(result.batch)
-    assert deck.undo(result.batch).restored == plan.count, "sent again it reports the same"
+    assert writer.undo(result.batch).restored == plan.count, "sent again it reports the same"
     assert yard.dump() == after
 
 
-def assert_undone(deck: Writer, yard: Yard, batch: str) -> None:
+def assert_undone(writer: Writer, yard: Yard, batch: str) -> None:
     """An undo of what was undone reports who undid it, and writes nothing, not even a line of the log."""
     before = (yard.dump(), yard.raw.hgetall(keys.UNDO), yard.raw.xlen(keys.ACTIVITY))
-    again = deck.undo(batch)
+    again = writer.undo(batch)
     assert (again.restored, again.skipped, again.error) == (0, (), None)
     assert again.earlier is not None
     assert again.earlier.by
@@ -89,10 +89,10 @@ def assert_same(after: dict[str, Any], before: dict[str, Any]) -> None:
         assert new == old, part
 
 
-def test_discarding_takes_all_that_was_kept(deck: Writer, yard: Yard) -> None:
+def test_discarding_takes_all_that_was_kept(writer: Writer, yard: Yard) -> None:
     fill(yard)
-    plan = deck.plan("discard", QUEUE)
-    deck.apply(plan)
+    plan = writer.plan("discard", QUEUE)
+    writer.apply(plan)
     left = yard.dump()
     for part in ("head", "body"):
         assert set(left[part]) == {b""}, "only the padding is left"
@@ -100,13 +100,13 @@ def test_discarding_takes_all_that_was_kept(deck: Writer, yard: Yard) -> None:
         assert part not in left
 
 
-def test_what_ran_since_is_left_alone(deck: Writer, yard: Yard) -> None:
+def test_what_ran_since_is_left_alone(writer: Writer, yard: Yard) -> None:
     ids = [yard.die(n) for n in range(4)]
-    result = deck.apply(deck.plan("retry", QUEUE))
+    result = writer.apply(writer.plan("retry", QUEUE))
     first, second = yard.claim(2)
     yard.end(first, "done")
     yard.end(second)
-    back = deck.undo()
+    back = writer.undo()
     assert back.batch == result.batch, "without a name: the own last one"
     assert back.restored == 2
     assert {skip.id: skip.why for skip in back.skipped} == {
@@ -117,76 +117,76 @@ def test_what_ran_since_is_left_alone(deck: Writer, yard: Yard) -> None:
     assert yard.raw.hget(yard.key("attempts"), ids[3]).startswith(b"1 0 0 ")
 
 
-def test_undo_of_nothing(deck: Writer, yard: Yard) -> None:
+def test_undo_of_nothing(writer: Writer, yard: Yard) -> None:
     with pytest.raises(UsageError, match=r"no batch by .* can be undone"):
-        deck.undo()
+        writer.undo()
     with pytest.raises(UsageError, match="no batch 'x' can be undone"):
-        deck.undo("x")
+        writer.undo("x")
 
 
-def test_without_a_name_only_the_last_batch_is_undone(deck: Writer, yard: Yard) -> None:
+def test_without_a_name_only_the_last_batch_is_undone(writer: Writer, yard: Yard) -> None:
     yard.die()
-    first = deck.apply(deck.plan("retry", QUEUE))
-    assert deck.apply(deck.plan("discard", QUEUE, where="error:Nobody")).applied == 0
+    first = writer.apply(writer.plan("retry", QUEUE))
+    assert writer.apply(writer.plan("discard", QUEUE, where="error:Nobody")).applied == 0
     other = Yard(yard.url, yard.raw, OTHER)
-    late = deck.plan("cancel", OTHER, ids=[other.add()])
+    late = writer.plan("cancel", OTHER, ids=[other.add()])
     [job] = other.claim()
     other.end(job, "done")
-    result = deck.apply(late)
+    result = writer.apply(late)
     assert (result.applied, result.skipped_count) == (0, 1)
     with pytest.raises(NothingToUndo, match=f"your last batch {result.batch} changed nothing") as raised:
-        deck.undo()
+        writer.undo()
     assert raised.value.before is not None
     assert raised.value.before.id == first.batch
-    assert deck.undo(first.batch).restored == 1
+    assert writer.undo(first.batch).restored == 1
     with pytest.raises(NothingToUndo, match="changed nothing") as raised:
-        deck.undo()
+        writer.undo()
     assert raised.value.before is None
-    assert deck.undo(result.batch).restored == 0, "by its name it is found still"
+    assert writer.undo(result.batch).restored == 0, "by its name it is found still"
 
 
-def test_what_was_undone_is_not_applied_again(deck: Writer, yard: Yard) -> None:
+def test_what_was_undone_is_not_applied_again(writer: Writer, yard: Yard) -> None:
     yard.die()
-    plan = deck.plan("retry", QUEUE)
-    deck.undo(deck.apply(plan).batch)
+    plan = writer.plan("retry", QUEUE)
+    writer.undo(writer.apply(plan).batch)
     with pytest.raises(UsageError, match="was undone"):
-        deck.apply(plan)
+        writer.apply(plan)
     assert len(yard.ids("dead")) == 1
 
 
-def test_a_retry_does_not_copy_tracebacks_into_its_undo(deck: Writer, yard: Yard) -> None:
+def test_a_retry_does_not_copy_tracebacks_into_its_undo(writer: Writer, yard: Yard) -> None:
     yard.bulk_dead(400, trace=20_000)
-    result = deck.apply(deck.plan("retry", QUEUE))
+    result = writer.apply(writer.plan("retry", QUEUE))
     kept = int(yard.raw.hget(keys.undo_key(QUEUE, result.batch), "bytes") or 0)
     assert kept < 400 * 100
     assert 86_000_000 < yard.raw.pttl(keys.undo_key(QUEUE, result.batch)) <= batch_transitions.UNDO_TTL_MS
 
 
-def test_undo_is_bounded_and_says_so(deck: Writer, yard: Yard) -> None:
+def test_undo_is_bounded_and_says_so(writer: Writer, yard: Yard) -> None:
     yard.bulk_dead(1000)
-    result = deck.apply(deck.plan("discard", QUEUE), keep_bytes=300_000)
+    result = writer.apply(writer.plan("discard", QUEUE), keep_bytes=300_000)
     assert result.applied == 1000
     assert 0 < result.undoable < 1000
-    back = deck.undo()
+    back = writer.undo()
     assert back.restored == result.undoable
     assert back.skipped[0].code is SkipCode.UNDO_NOT_KEPT
     assert len(yard.ids("dead")) == result.undoable
 
 
-def test_move_and_back(deck: Writer, yard: Yard) -> None:
+def test_move_and_back(writer: Writer, yard: Yard) -> None:
     other = Yard(yard.url, yard.raw, OTHER)
     fill(yard)
-    parent_less = deck.plan("move", QUEUE, target=OTHER)
+    parent_less = writer.plan("move", QUEUE, target=OTHER)
     before = yard.dump()
     order = yard.ids("ready")
-    result = deck.apply(parent_less)
+    result = writer.apply(parent_less)
     assert [skip.why for skip in result.skipped] == ["other jobs wait for it"]
     stays = {skip.id for skip in result.skipped}
     assert other.ids("ready") == [job_id for job_id in order if job_id not in stays], "order and priority are kept"
     assert len(other.ids("delayed")) == 4
     assert other.raw.hget(other.key("unique"), "mine") is not None
     assert yard.raw.hget(yard.key("unique"), "mine") is None
-    back = deck.undo()
+    back = writer.undo()
     assert (back.restored, back.skipped) == (result.applied, ())
     after = yard.dump()
     for part in ("ready", "delayed", "head", "body", "unique", "meta"):
@@ -194,11 +194,11 @@ def test_move_and_back(deck: Writer, yard: Yard) -> None:
     assert other.ids("ready") == other.ids("delayed") == []
     assert [total for total in other.dump()["meta"] if total.startswith(b"n:")] == [], "as if none had come"
     yard.forget_undo(result.batch)
-    assert deck.undo(result.batch).restored == back.restored
+    assert writer.undo(result.batch).restored == back.restored
     assert yard.dump()["ready"] == before["ready"]
 
 
-def test_a_job_is_not_moved_where_its_id_is_taken(deck: Writer, yard: Yard) -> None:
+def test_a_job_is_not_moved_where_its_id_is_taken(writer: Writer, yard: Yard) -> None:
     """It stays where it is, and so does the other one; nothing is lost, and it is not counted as applied."""
     other = Yard(yard.url, yard.raw, OTHER)
     ids = [yard.add("mine", job_id=f"job{n}") for n in range(4)]
@@ -206,19 +206,19 @@ def test_a_job_is_not_moved_where_its_id_is_taken(deck: Writer, yard: Yard) -> N
         other.add(body, job_id=taken)
     [done] = [job for job in other.claim(2) if job.id == "job2"]
     other.end(done, "done")
-    plan = deck.plan("move", QUEUE, target=OTHER)
-    result = deck.apply(plan)
+    plan = writer.plan("move", QUEUE, target=OTHER)
+    result = writer.apply(plan)
     assert (result.applied, {skip.id: (skip.code, skip.data) for skip in result.skipped}) == (
         2, dict.fromkeys(("job1", "job2"), (SkipCode.ALREADY_THERE, OTHER)),
     )  # fmt: skip
     assert yard.ids("ready") == ["job1", "job2"]
     assert b"mine" in yard.raw.hget(yard.key("body"), "job1")
     assert b"waits" in other.raw.hget(other.key("body"), "job1")
-    again = deck.apply(plan)
+    again = writer.apply(plan)
     assert (again.applied, again.skipped) == (result.applied, result.skipped), "told the same though all are there now"
     yard.raw.zrem(yard.key("removed"), "job0")  # as in a minute: till then an enqueue may be one that is sent again
     yard.add("new", job_id="job0")
-    back = deck.undo(result.batch)
+    back = writer.undo(result.batch)
     assert (back.restored, [(skip.id, skip.code) for skip in back.skipped]) == (
         1, [("job0", SkipCode.ALREADY_THERE)],
     )  # fmt: skip
@@ -227,33 +227,33 @@ def test_a_job_is_not_moved_where_its_id_is_taken(deck: Writer, yard: Yard) -> N
     assert "job0" in other.ids("ready")
 
 
-def test_requeue_is_fenced_and_cannot_be_undone(deck: Writer, yard: Yard) -> None:
+def test_requeue_is_fenced_and_cannot_be_undone(writer: Writer, yard: Yard) -> None:
     ids = [yard.add(n, priority=n) for n in range(3)]
     held = yard.claim(3)
-    plan = deck.plan("requeue", QUEUE)
+    plan = writer.plan("requeue", QUEUE)
     assert plan.tail.has_no_undo
-    result = deck.apply(plan)
+    result = writer.apply(plan)
     assert (result.applied, result.undoable, result.undo_until_ms) == (3, 0, None)
     assert yard.ids("ready") == ids, "back to their old places"
     assert yard.raw.hlen(yard.key("lease")) == 1
     turn = yard.end(held[0], "done")
     assert turn.refused == [held[0].id], "its old owner has nothing to say any more"
     assert yard.ids("ready") == ids
-    back = deck.undo()
+    back = writer.undo()
     assert (back.restored, len(back.skipped)) == (0, 3)
     assert "waits in ready" in back.skipped[0].why
 
 
-def test_a_cancel_of_running_jobs_is_taken_back(deck: Writer, yard: Yard) -> None:
+def test_a_cancel_of_running_jobs_is_taken_back(writer: Writer, yard: Yard) -> None:
     yard.add()
     [job] = yard.claim()
     before = yard.dump()
-    result = deck.apply(deck.plan("cancel", QUEUE))
+    result = writer.apply(writer.plan("cancel", QUEUE))
     assert (result.applied, result.cancel_requested) == (1, 1)
     beat = yard.client.run(programs.call(transitions.renew_leases(QUEUE, [(job.id, job.token)])))
     assert beat.cancels == [job.id]
     assert yard.raw.xlen(yard.key("stop_requests")) == 1
-    assert deck.undo().restored == 1
+    assert writer.undo().restored == 1
     after = yard.dump()
     assert {part: after[part] for part in after if part != "running"} == {
         part: before[part] for part in before if part != "running"
@@ -261,28 +261,28 @@ def test_a_cancel_of_running_jobs_is_taken_back(deck: Writer, yard: Yard) -> Non
     assert not yard.raw.exists(yard.key("stop_requests")), "no worker needs to look any more"
 
 
-def test_burying_a_running_job_is_fenced_and_makes_its_handler(deck: Writer, yard: Yard) -> None:
+def test_burying_a_running_job_is_fenced_and_makes_its_handler(writer: Writer, yard: Yard) -> None:
     job_id = yard.add(on_failure="mark")
     [job] = yard.claim()
-    deck.apply(deck.plan("bury", QUEUE, reason="it hangs"))
+    writer.apply(writer.plan("bury", QUEUE, reason="it hangs"))
     assert yard.ids("dead") == [job_id]
     assert len(yard.ids("ready")) == 1, "the failure handler"
     assert yard.end(job, "done").refused == [job_id]
-    seen = deck.job(QUEUE, job_id)
+    seen = writer.job(QUEUE, job_id)
     assert seen.failure is not None
     assert seen.failure.kind == "buried"
     assert "it hangs" in seen.failure.message
-    back = deck.undo()
+    back = writer.undo()
     assert (back.restored, back.requeued) == (1, 1), "it ran, and waits now"
     yard.forget_undo(back.batch)
-    assert deck.undo(back.batch).requeued == 1
+    assert writer.undo(back.batch).requeued == 1
     assert yard.ids("ready") == [job_id], "and the handler that did not run is gone"
     assert yard.raw.hget(yard.key("meta"), "n:enqueued") == b"1"
 
 
-def test_a_discarded_job_whose_name_is_taken_stays_away(deck: Writer, yard: Yard) -> None:
+def test_a_discarded_job_whose_name_is_taken_stays_away(writer: Writer, yard: Yard) -> None:
     yard.add(unique="one")
-    deck.apply(deck.plan("discard", QUEUE))
+    writer.apply(writer.plan("discard", QUEUE))
     twin = yard.add(unique="one")
-    back = deck.undo()
+    back = writer.undo()
     assert (back.restored, back.skipped[0].why) == (0, f"its unique name is held by {twin}")

@@ -39,7 +39,7 @@ def draw(rng: random.Random, yards: list[Yard]) -> dict[str, Yard]:
     return homes
 
 
-def one_case(deck: Writer, yards: list[Yard], seed: int) -> int:
+def one_case(writer: Writer, yards: list[Yard], seed: int) -> int:
     rng = random.Random(seed)
     homes = draw(rng, yards)
     here = sorted(job for job, home in homes.items() if home is yards[0])
@@ -48,10 +48,10 @@ def one_case(deck: Writer, yards: list[Yard], seed: int) -> int:
     before = [yard.dump() for yard in yards]
     verb = rng.choice(("discard", "cancel", "bury"))
     some = rng.sample(here, rng.randint(1, len(here)))
-    result = deck.apply(deck.plan(verb, QUEUE, ids=some))
+    result = writer.apply(writer.plan(verb, QUEUE, ids=some))
     for _ in range(rng.randint(0, 4)):
         yards[rng.randint(0, 1)].client.run(programs.deliver(rng.choice(yards).queue))
-    back = deck.undo(result.batch)
+    back = writer.undo(result.batch)
     deliver(yards)
     told = f"seed {seed}: {verb} {some}: {back}"
     assert (back.restored, back.skipped, back.error) == (result.applied, (), None), told
@@ -63,20 +63,20 @@ def one_case(deck: Writer, yards: list[Yard], seed: int) -> int:
     return back.dependents
 
 
-def run(deck: Writer, yard: Yard, seeds: range) -> None:
+def run(writer: Writer, yard: Yard, seeds: range) -> None:
     yards = [yard, Yard(yard.url, yard.raw, OTHER)]
     reached = 0
     for seed in seeds:
-        reached += one_case(deck, yards, seed)
+        reached += one_case(writer, yards, seed)
         yard.raw.flushall()
     assert reached > len(seeds) / 2, "many dependents were met"
 
 
-def test_all_is_as_it_was(deck: Writer, yard: Yard) -> None:
-    run(deck, yard, range(25))
+def test_all_is_as_it_was(writer: Writer, yard: Yard) -> None:
+    run(writer, yard, range(25))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_all_is_as_it_was_in_many_families(deck: Writer, yard: Yard) -> None:
-    run(deck, yard, range(1000, 1600))
+def test_all_is_as_it_was_in_many_families(writer: Writer, yard: Yard) -> None:
+    run(writer, yard, range(1000, 1600))

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
+def writer(url: str) -> Iterator[Writer]:
     with Writer(url) as made:
         yield made
 
 
 @pytest.fixture
-def yard(deck: Writer, raw: redis.Redis) -> Yard:
-    deck.enqueue(QUEUE, "t")  # makes the queue
-    made = Yard(deck, raw)
+def yard(writer: Writer, raw: redis.Redis) -> Yard:
+    writer.enqueue(QUEUE, "t")  # makes the queue
+    made = Yard(writer, raw)
     made.keep_all()
     return made
 
 
 @pytest.fixture
-def make_yard(deck: Writer, raw: redis.Redis) -> Callable[[str], Yard]:
-    return lambda queue: Yard(deck, raw, queue)
+def make_yard(writer: Writer, raw: redis.Redis) -> Callable[[str], Yard]:
+    return lambda queue: Yard(writer, raw, queue)
 
 
 @pytest.fixture(autouse=True)

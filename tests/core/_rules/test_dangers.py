@@ -22,9 +22,9 @@ QUEUE = "demo:mail:actions"
 
 def look(url: str) -> tuple[dict[str, DoctorCheck], HealthReport, dict[str, Any]]:
     """What doctor finds by name, the report on health, and its checks by name."""
-    with Writer(url) as deck:
-        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False).checks
-        report = deck.health()
+    with Writer(url) as writer:
+        found = writer.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False).checks
+        report = writer.health()
     return {one.name: one for one in found}, report, {check.name: check for check in report.checks}
 
 
@@ -60,8 +60,8 @@ def test_memory_near_its_limit(make_server: Callable[..., Server], share: float,
         assert "Raise maxmemory" in found["memory"].hint
         assert "of its memory limit" in report.findings[0].text
     if status is Status.UNHEALTHY:
-        with Writer(server.url) as deck, pytest.raises(ServerRefused, match="memory"):
-            deck.enqueue(QUEUE, "t")
+        with Writer(server.url) as writer, pytest.raises(ServerRefused, match="memory"):
+            writer.enqueue(QUEUE, "t")
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_what_a_restart_keeps_is_unknown_without_config(make_server: Callable[..
 def test_a_replica_cannot_be_changed(make_server: Callable[..., Server]) -> None:
     """'replica read-only': named before anybody tries, and when somebody does"""
     master = make_server("--repl-diskless-sync-delay", "0")
-    with Writer(master.url) as deck:
-        job = deck.enqueue(QUEUE, "t")
+    with Writer(master.url) as writer:
+        job = writer.enqueue(QUEUE, "t")
     replica = make_server("--replicaof", "127.0.0.1", str(master.port))
     with replica.client() as raw:
         wait_until(lambda: raw.exists(f"{{{QUEUE}}}:ready"))
@@ -107,10 +107,10 @@ def test_a_replica_cannot_be_changed(make_server: Callable[..., Server]) -> None
     assert (found["role"].ok, checks["role"].status) == (False, Status.DEGRADED)
     assert "Sentinel" in found["role"].hint
     assert any("replica" in reason.text for reason in report.findings)
-    with Writer(replica.url) as deck:
-        assert deck.find(job.id)[0].state == "ready", "looking works"
+    with Writer(replica.url) as writer:
+        assert writer.find(job.id)[0].state == "ready", "looking works"
         with pytest.raises(ServerRefused, match=r"(?i)read.?only replica"):
-            deck.enqueue(QUEUE, "t")
+            writer.enqueue(QUEUE, "t")
 
 
 def test_a_server_that_fails_to_save(make_server: Callable[..., Server], tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_server_that_fails_to_save(make_server: Callable[..., Server], tmp_pat
     server = make_server("--save", "3600 1", "--enable-protected-configs", "local")
     folder = tmp_path / "data"
     folder.mkdir()
-    with Writer(server.url) as deck, server.client() as raw:
+    with Writer(server.url) as writer, server.client() as raw:
         raw.config_set("dir", str(folder))
         shutil.rmtree(folder)
         raw.bgsave()
@@ -127,7 +127,7 @@ def test_a_server_that_fails_to_save(make_server: Callable[..., Server], tmp_pat
         assert (found["saving"].ok, "disk" in found["saving"].hint) == (False, True)
         assert (report.status, checks["saving"].status) == (Status.UNHEALTHY, Status.UNHEALTHY)
         with pytest.raises(ServerRefused):
-            deck.enqueue(QUEUE, "t")
+            writer.enqueue(QUEUE, "t")
         folder.mkdir()
         raw.config_set("dir", str(folder))
         raw.bgsave()

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from qdeck.admin import Program, Writer
 
 
-def count(deck: Writer, limits: Limits | None = None) -> tuple[int | None, int, list[str]]:
+def count(writer: Writer, limits: Limits | None = None) -> tuple[int | None, int, list[str]]:
     """The count, in how many round trips, and what was told."""
     trips, notices = 0, list[str]()
-    seen = deck.snapshot()
+    seen = writer.snapshot()
 
     def counted() -> Program[int | None]:
         nonlocal trips
@@ -38,10 +38,10 @@ def count(deck: Writer, limits: Limits | None = None) -> tuple[int | None, int, 
             except QdeckError as error:
                 reply = error
 
-    return deck.run(counted()), trips, notices
+    return writer.run(counted()), trips, notices
 
 
-def test_over_many_queues_as_a_purge_would_take_them(deck: Writer, make_yard: Callable[[str], Yard]) -> None:
+def test_over_many_queues_as_a_purge_would_take_them(writer: Writer, make_yard: Callable[[str], Yard]) -> None:
     dice = random.Random(7)
     for n in range(60):
         yard = make_yard(f"demo:q{n}:actions")
@@ -53,14 +53,14 @@ def test_over_many_queues_as_a_purge_would_take_them(deck: Writer, make_yard: Ca
             yard.orphan(dice.choice((1, 25 * HOUR)), dice.choice(PARTS))
     yard.raw.hset(yard.key("body"), "of unknown age", "[[],{}]")
     yard.raw.hset(yard.key("meta"), "ready", 0)  # a wrong count hides no job
-    plan = deck.plan_purge([PurgeRule.ORPHANED_RECORDS], Limits())
-    found, trips, notices = count(deck)
+    plan = writer.plan_purge([PurgeRule.ORPHANED_RECORDS], Limits())
+    found, trips, notices = count(writer)
     assert plan.count > 20
     assert (found, notices) == (plan.count, [])
     assert trips <= 10, "however many queues there are"
 
 
-def test_big_hashes_are_walked_to_their_end(deck: Writer, make_yard: Callable[[str], Yard]) -> None:
+def test_big_hashes_are_walked_to_their_end(writer: Writer, make_yard: Callable[[str], Yard]) -> None:
     yard = make_yard("demo:big:actions")
     yard.ready(1)
     now = yard.now_ms
@@ -68,15 +68,15 @@ def test_big_hashes_are_walked_to_their_end(deck: Writer, make_yard: Callable[[s
     yard.raw.hset(yard.key("error"), mapping=dict.fromkeys(ids, "x"))
     yard.raw.hset(yard.key("body"), mapping=dict.fromkeys(ids[:1000], "x"))
     yard.raw.zadd(yard.key("dead"), dict.fromkeys(ids[2000:], now))
-    assert count(deck)[0] == 2000, "each once, however many hashes have it"
-    deck.apply(deck.plan_purge([PurgeRule.ORPHANED_RECORDS], Limits()))
-    assert count(deck)[0] == 0
+    assert count(writer)[0] == 2000, "each once, however many hashes have it"
+    writer.apply(writer.plan_purge([PurgeRule.ORPHANED_RECORDS], Limits()))
+    assert count(writer)[0] == 0
 
 
-def test_what_may_not_be_read_is_told_and_never_a_zero(deck: Writer, make_yard: Callable[[str], Yard]) -> None:
+def test_what_may_not_be_read_is_told_and_never_a_zero(writer: Writer, make_yard: Callable[[str], Yard]) -> None:
     yard = make_yard("demo:broken:actions")
     yard.ready(1)
     yard.raw.set(yard.key("log"), "not a hash")
-    found, _, [notice] = count(deck)
+    found, _, [notice] = count(writer)
     assert found is None
     assert "demo:broken:actions" in notice

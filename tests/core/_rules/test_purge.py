@@ -31,12 +31,12 @@ def taken(plan_entries: list[PlanEntry]) -> dict[str, str]:
 
 
 def dry(yard: Yard, *rules: PurgeRule, limits: Limits | None = None) -> list[PlanEntry]:
-    return list(yard.deck.plan_purge(rules or tuple(PurgeRule), limits).entries())
+    return list(yard.writer.plan_purge(rules or tuple(PurgeRule), limits).entries())
 
 
 def purge(yard: Yard, *rules: PurgeRule, limits: Limits | None = None) -> Counter[str]:
-    plan = yard.deck.plan_purge(rules or tuple(PurgeRule), limits)
-    result = yard.deck.apply(plan)
+    plan = yard.writer.plan_purge(rules or tuple(PurgeRule), limits)
+    result = yard.writer.apply(plan)
     assert (result.applied, result.skipped, result.error) == (plan.count, (), None)
     return Counter(plan.tail.rules)
 
@@ -49,7 +49,7 @@ def test_stale_pending_is_detected_and_moved_to_the_dead_letters(yard: Yard) -> 
     assert "w1 is gone" in entry.reason
     assert purge(yard, limits=WITH_DLQ) == {"lease_expired": 1}
     assert (yard.state(old), yard.state(young)) == ("dead", "running")
-    failure = yard.deck.job(QUEUE, old).failure
+    failure = yard.writer.job(QUEUE, old).failure
     assert failure is not None
     assert failure.class_name == "Purge"
     assert "max_pending_age 2h" in failure.message
@@ -68,12 +68,12 @@ def test_stale_ready_is_detected_and_moved_to_the_ended(yard: Yard) -> None:
     old, young = yard.ready(24 * HOUR + 5), yard.ready(24 * HOUR - 5)
     assert purge(yard) == {"ready_too_old": 1}
     assert (yard.state(old), yard.state(young)) == ("cancelled", "ready")
-    assert "max_ready_age 1d" in str(yard.deck.job(QUEUE, old).history)
+    assert "max_ready_age 1d" in str(yard.writer.job(QUEUE, old).history)
 
 
 def test_a_stale_job_that_was_edited(yard: Yard) -> None:
     old = yard.ready(24 * HOUR + 5)
-    yard.deck.edit(yard.deck.draft(QUEUE, old), "[[2], {}]")
+    yard.writer.edit(yard.writer.draft(QUEUE, old), "[[2], {}]")
     assert purge(yard) == {"ready_too_old": 1}
     assert yard.state(old) == "cancelled"
 
@@ -82,7 +82,7 @@ def test_stale_ready_goes_to_the_dead_letters_where_they_are_on(yard: Yard) -> N
     """'3. Move stale entries to DLQ with reason'"""
     old = yard.ready(25 * HOUR)
     assert purge(yard, limits=WITH_DLQ) == {"ready_too_old": 1}
-    record = yard.deck.job(QUEUE, old)
+    record = yard.writer.job(QUEUE, old)
     assert (record.state, record.error) == ("dead", "Purge")
     assert "ready_too_old (max_ready_age 1d): 1d 1h to 1d 1h" in (record.message or "")
 
@@ -117,7 +117,7 @@ def test_purge_metrics_count_age_and_reason(yard: Yard) -> None:
     yard.ended("done", 2 * HOUR)
     yard.ended("dead", 169 * HOUR)
     yard.ended("cancelled", 25 * HOUR)
-    plan = yard.deck.plan_purge()
+    plan = yard.writer.plan_purge()
     assert plan.tail.rules == {"done_too_old": 1, "dead_too_old": 1, "cancelled_too_old": 1}
     assert plan.tail.by_queue == {f"native/{QUEUE}": 3}
     assert plan.tail.bytes == sum(entry.bytes for entry in plan.entries()) > 0
@@ -180,7 +180,7 @@ def test_an_age_over_its_threshold_is_over_it_and_equal_is_not(
 def test_a_running_job_without_a_lease_is_named_and_left_alone(yard: Yard) -> None:
     job = yard.running(9 * HOUR)
     yard.raw.hdel(yard.key("lease"), job)
-    plan = yard.deck.plan_purge()
+    plan = yard.writer.plan_purge()
     assert plan.count == 0
     assert [(skip.id, skip.why) for skip in plan.tail.skipped] == [(job, "has no lease")]
 
@@ -223,8 +223,8 @@ def _all(yard: Yard, name: PurgeRule, limits: Limits, now: int) -> set[str]:
     text = f"-{too_old.where_for(limits)}" if rule.rank else rule.where_for(limits)
     search = Search(states=rule.states, now=now, limits=limits, wanted=parse(text) if text else None, rule=rule)
     found: set[str] = set()
-    for pages in yard.deck.run(yard.deck.adapters.native.pages(QUEUE, search)):
-        while (rows := yard.deck.run(pages.page())) is not None:
+    for pages in yard.writer.run(yard.writer.adapters.native.pages(QUEUE, search)):
+        while (rows := yard.writer.run(pages.page())) is not None:
             found |= {row.id for row in rows}
     return found
 
@@ -241,8 +241,8 @@ def populate(yard: Yard) -> None:
             yard.ready(age, priority=priority)
     yard.orphan(100_000)
     parent = yard.ready(100_000)
-    child = yard.deck.enqueue(QUEUE, "t", after=[parent]).id
-    yard.deck.enqueue(QUEUE, "t", after=[child])
+    child = yard.writer.enqueue(QUEUE, "t", after=[parent]).id
+    yard.writer.enqueue(QUEUE, "t", after=[child])
 
 
 @pytest.mark.parametrize("limits", [Limits(), WITH_DLQ], ids=["plain", "dlq"])
@@ -253,11 +253,11 @@ def test_a_run_is_exactly_its_dry_run_consequences_included(
     populate(yard)
     other = make_yard("demo:other:actions")
     populate_other = other.ready(100_000)
-    plan = yard.deck.plan_purge(tuple(PurgeRule), limits)
+    plan = yard.writer.plan_purge(tuple(PurgeRule), limits)
     entries = list(plan.entries())
-    before = {job.id: job.state for q in (QUEUE, other.queue) for job in yard.deck.jobs(q)}
-    result = yard.deck.apply(plan)
-    after = {job.id: job.state for q in (QUEUE, other.queue) for job in yard.deck.jobs(q)}
+    before = {job.id: job.state for q in (QUEUE, other.queue) for job in yard.writer.jobs(q)}
+    result = yard.writer.apply(plan)
+    after = {job.id: job.state for q in (QUEUE, other.queue) for job in yard.writer.jobs(q)}
     assert (result.applied, result.skipped) == (len(entries), ())
     changed = {job for job in before if before[job] != after.get(job)}
     jobs_taken = {entry.id for entry in entries if entry.state != "none"}
@@ -300,10 +300,10 @@ def test_many_are_taken_slice_by_slice(yard: Yard) -> None:
 def test_what_changed_since_the_plan_is_left_alone(yard: Yard) -> None:
     stays, goes = yard.ended("dead", 200 * HOUR), yard.ended("dead", 201 * HOUR)
     orphan = yard.orphan(30 * HOUR)
-    plan = yard.deck.plan_purge()
+    plan = yard.writer.plan_purge()
     yard.raw.zadd(yard.key("dead"), {stays: yard.now_ms})
     yard.raw.zadd(yard.key("done"), {orphan: yard.now_ms})
-    result = yard.deck.apply(plan)
+    result = yard.writer.apply(plan)
     assert result.applied == 1
     assert {skip.id: skip.why for skip in result.skipped} == {stays: "has changed since", orphan: "is done now"}
     assert yard.state(goes) is None
@@ -311,11 +311,11 @@ def test_what_changed_since_the_plan_is_left_alone(yard: Yard) -> None:
 
 def test_a_purge_can_be_taken_back(yard: Yard) -> None:
     populate(yard)
-    plan = yard.deck.plan_purge((PurgeRule.DONE_TOO_OLD, PurgeRule.DEAD_TOO_OLD, PurgeRule.ORPHANED_RECORDS))
+    plan = yard.writer.plan_purge((PurgeRule.DONE_TOO_OLD, PurgeRule.DEAD_TOO_OLD, PurgeRule.ORPHANED_RECORDS))
     kept = ("head", "body", "error", "dead", "done")
     before = {part: sorted(_content(yard, part)) for part in kept}
-    batch = yard.deck.apply(plan).batch
-    assert yard.deck.undo(batch).restored == plan.count
+    batch = yard.writer.apply(plan).batch
+    assert yard.writer.undo(batch).restored == plan.count
     assert {part: sorted(_content(yard, part)) for part in kept} == before
 
 
@@ -333,13 +333,13 @@ def test_a_user_that_may_only_read_sees_the_plan_and_changes_nothing(
     populate(yard)
     yard.raw.execute_command("ACL", "SETUSER", "looker", "on", ">pw", "+@read", "~*", "resetchannels")
     yard.raw.config_resetstat()
-    url = yard.deck.endpoint.url.split("?")[0].replace("redis://", "redis://looker:pw@")
-    with Writer(url) as deck:
-        plan = deck.plan_purge()
+    url = yard.writer.endpoint.url.split("?")[0].replace("redis://", "redis://looker:pw@")
+    with Writer(url) as writer:
+        plan = writer.plan_purge()
         assert plan.count > 5
         stats = yard.raw.info("commandstats")
         with pytest.raises(NotAllowed):
-            deck.apply(plan)
+            writer.apply(plan)
     reads = {
         "hello",
         "auth",
@@ -376,7 +376,7 @@ def test_another_kind_of_key_is_that_queues_problem_only(yard: Yard, make_yard: 
     other.raw.delete(other.key("done"))
     other.raw.set(other.key("done"), "x")
     old = yard.ended("done", 2 * HOUR)
-    plan = yard.deck.plan_purge()
+    plan = yard.writer.plan_purge()
     assert [entry.id for entry in plan.entries()] == [old]
     assert {skip.queue for skip in plan.tail.skipped} == {other.queue}
     assert [skip.why.split()[0] for skip in plan.tail.skipped] == ["done_too_old", "orphaned_records"]
@@ -426,13 +426,13 @@ def test_a_purge_that_was_stopped_goes_on_and_ends_with_its_plan(yard: Yard) -> 
     heads = {f"job{n:05d}": f"{now} 100 0 t" for n in range(1000)}
     yard.raw.hset(yard.key("head"), mapping=heads)  # type: ignore[arg-type]  # invariance
     yard.raw.zadd(yard.key("dead"), dict.fromkeys(heads, now - 10**9))
-    plan = yard.deck.plan_purge()
+    plan = yard.writer.plan_purge()
     turns = iter([False, False, True])
-    first = yard.deck.apply(plan, cancelled=lambda: next(turns))
+    first = yard.writer.apply(plan, cancelled=lambda: next(turns))
     assert first.stopped
     assert 0 < first.applied < 1000
-    again = yard.deck.apply(plan)
+    again = yard.writer.apply(plan)
     assert (again.batch, again.applied, again.skipped) == (first.batch, 1000, ()), "what was done counts once"
     assert yard.raw.zcard(yard.key("dead")) == 0
-    assert yard.deck.undo(again.batch).restored == 1000
+    assert yard.writer.undo(again.batch).restored == 1000
     assert yard.raw.zcard(yard.key("dead")) == 1000

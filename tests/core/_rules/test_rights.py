@@ -168,9 +168,9 @@ def test_an_operator_of_one_adapter_does_all_its_verbs(
     one = FILL[adapter]()
     url = roles.make("operator", adapters=[adapter])
     one.populate(roles.raw)
-    with Writer(url, adapters=(adapter,)) as deck:
-        one.test_every_act_is_told_and_each_is_taken_back(deck, roles.raw)
-        one.test_what_is_stale_is_told_and_can_go_and_come_back(deck, roles.raw)
+    with Writer(url, adapters=(adapter,)) as writer:
+        one.test_every_act_is_told_and_each_is_taken_back(writer, roles.raw)
+        one.test_what_is_stale_is_told_and_can_go_and_come_back(writer, roles.raw)
     assert roles.denied() == set()
     qdeck = runner(capsys)
     viewer = roles.make("viewer", adapters=[adapter])
@@ -366,8 +366,8 @@ def test_doctor_finds_queues_whose_keys_are_closed(roles: Roles, role: str) -> N
 
 def queue_keys(url: str, role: str) -> DoctorCheck:
     """What `doctor` finds about the keys of queues."""
-    with Writer(url) as deck:
-        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=role == "viewer").checks
+    with Writer(url) as writer:
+        found = writer.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=role == "viewer").checks
     return next(one for one in found if one.name == "queue_keys")
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from qdeck._model.verdict import Standing
+from qdeck._model.verdict import LatestVerdict
 from qdeck._server.counted_queues import CountedQueue
 from qdeck._server.history import Flow
 from qdeck.admin import Code, QueueRow, Status
@@ -32,7 +32,7 @@ def test_a_queue_fills_faster_than_it_drains(
 
 
 def test_the_finding_does_not_come_and_go_with_each_look() -> None:
-    standing, drained = Standing(), (2.3, 1.4, 1.7, 1.5, 1.95, 1.6)  # two a second come
+    standing, drained = LatestVerdict(), (2.3, 1.4, 1.7, 1.5, 1.95, 1.6)  # two a second come
     told = [
         judge(QueueRow(name=QUEUE, ready=400, in_per_s=2.0, out_per_s=rate), standing=standing).findings
         for rate in drained

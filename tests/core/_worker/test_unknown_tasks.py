@@ -166,8 +166,8 @@ def test_workers_register_what_they_know(newer: qdeck.App, raw: Any, start: Call
 def health(app: qdeck.App) -> Any:
     from qdeck.admin import Writer
 
-    with Writer(str(app.endpoint.url)) as deck:
-        return deck.snapshot()
+    with Writer(str(app.endpoint.url)) as writer:
+        return writer.snapshot()
 
 
 def test_health_names_the_task_until_a_worker_knows_it(
@@ -215,9 +215,9 @@ def test_the_command_stuck_and_the_page_of_the_job_say_why(
     old = start()
     job = newer.tasks["fresh"].enqueue(1)
     wait_until(lambda: parked(raw) == 1)
-    with Writer(str(app.endpoint.url)) as deck:
-        [found] = deck.stuck(())
-        seen = deck.job(QUEUE, job.id)
+    with Writer(str(app.endpoint.url)) as writer:
+        [found] = writer.stuck(())
+        seen = writer.job(QUEUE, job.id)
     assert (found.id, found.why.code, found.worker, found.task) == (
         job.id, "unknown_task", old.worker.id, "fresh"
     )  # fmt: skip

@@ -70,13 +70,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_adapter_of_another_distribution_is_used_where_it_is_named(url: str, raw: redis.Redis) -> None:
     raw.zadd("jobs:due", {"one": 1_795_000_000_000, "two": 1_795_000_000_000})
     before = contents(raw)
-    with Writer(url) as deck:
-        assert deck.snapshot().queues == ()
-    with Writer(url, adapters=("native", "jobs")) as deck:
-        assert [(str(row.ref), row.delayed) for row in deck.snapshot().queues] == [("jobs/jobs", 2)]
-        result = deck.apply(deck.plan("discard", "jobs", ids=["one"]))
+    with Writer(url) as writer:
+        assert writer.snapshot().queues == ()
+    with Writer(url, adapters=("native", "jobs")) as writer:
+        assert [(str(row.ref), row.delayed) for row in writer.snapshot().queues] == [("jobs/jobs", 2)]
+        result = writer.apply(writer.plan("discard", "jobs", ids=["one"]))
         assert (result.applied, raw.zrange("jobs:due", 0, -1)) == (1, [b"two"])
-        assert deck.undo().restored == 1
+        assert writer.undo().restored == 1
     assert contents(raw) == before
 
 

@@ -27,20 +27,20 @@ LATER = 4_000_000_000_000
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url) as writer:
+        yield writer
 
 
-def made(deck: Writer, *some: Cell, batch: str = "b1", place: int = 0, **options: Any) -> ChangeResult:
+def made(writer: Writer, *some: Cell, batch: str = "b1", place: int = 0, **options: Any) -> ChangeResult:
     """One change of an entry `e`."""
     change = Change(id="e", cells=some, effect="changed")
-    [outcome] = deck.write(changes.apply("any", batch, [change], places=[place], **options))
+    [outcome] = writer.write(changes.apply("any", batch, [change], places=[place], **options))
     return outcome
 
 
-def undone(deck: Writer, batch: str = "b1") -> list[ChangeResult]:
-    return deck.write(changes.undo("any", batch))
+def undone(writer: Writer, batch: str = "b1") -> list[ChangeResult]:
+    return writer.write(changes.undo("any", batch))
 
 
 def content(raw: redis.Redis) -> dict[bytes, tuple[object, int]]:
@@ -194,31 +194,31 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_change_is_made_once_and_undone(deck: Writer, raw: redis.Redis, name: str) -> None:
+def test_a_change_is_made_once_and_undone(writer: Writer, raw: redis.Redis, name: str) -> None:
     case = CASES[name]
     case.fill(raw)
     before = content(raw)
-    outcome = made(deck, case.cell)
+    outcome = made(writer, case.cell)
     assert outcome.done, outcome.why
     assert outcome.undoable
     assert case.then(raw)
     then = content(raw)
-    assert made(deck, case.cell).done
+    assert made(writer, case.cell).done
     assert content(raw) == then
-    assert [one.done for one in undone(deck)] == [True]
-    assert undone(deck) == []
+    assert [one.done for one in undone(writer)] == [True]
+    assert undone(writer) == []
     assert content(raw) == before
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.before])
-def test_nothing_is_written_where_it_is_not_as_it_was(deck: Writer, raw: redis.Redis, name: str) -> None:
+def test_nothing_is_written_where_it_is_not_as_it_was(writer: Writer, raw: redis.Redis, name: str) -> None:
     case = CASES[name]
     assert case.before is not None
     case.fill(raw)
     raw.set("beside", "1")
     case.before(raw)
     before = content(raw)
-    outcome = made(deck, cells.string(b"beside", b"1", b"2"), case.cell)
+    outcome = made(writer, cells.string(b"beside", b"1", b"2"), case.cell)
     assert (outcome.done, outcome.code) == (False, case.code)
     assert outcome.data == case.cell.key.decode()
     assert content(raw) == before
@@ -226,15 +226,15 @@ def test_nothing_is_written_where_it_is_not_as_it_was(deck: Writer, raw: redis.R
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.after])
-def test_an_undo_leaves_what_changed_since(deck: Writer, raw: redis.Redis, name: str) -> None:
+def test_an_undo_leaves_what_changed_since(writer: Writer, raw: redis.Redis, name: str) -> None:
     case = CASES[name]
     assert case.after is not None
     case.fill(raw)
     raw.set("beside", "1")
-    assert made(deck, cells.string(b"beside", b"1", b"2"), case.cell).done
+    assert made(writer, cells.string(b"beside", b"1", b"2"), case.cell).done
     case.after(raw)
     before = content(raw)
-    [outcome] = undone(deck)
+    [outcome] = undone(writer)
     assert (outcome.done, outcome.code) == (False, case.code_after)
     assert outcome.why
     assert content(raw) == before
@@ -253,14 +253,14 @@ def test_nothing_is_written_where_a_right_is_missing(url: str, raw: redis.Redis,
     denied = [f"-{name}" for name in monitored[case.cell.kind].split()]
     raw.execute_command("ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all", *denied)
     try:
-        with Writer(url.replace("redis://", "redis://few:pw@")) as deck, pytest.raises(NotAllowed):
-            made(deck, cells.effect("INCR", b"count"), case.cell)
+        with Writer(url.replace("redis://", "redis://few:pw@")) as writer, pytest.raises(NotAllowed):
+            made(writer, cells.effect("INCR", b"count"), case.cell)
     finally:
         raw.execute_command("ACL", "DELUSER", "few")
     assert content(raw) == before
 
 
-def test_a_key_of_another_type_is_left_as_it_is(deck: Writer, raw: redis.Redis) -> None:
+def test_a_key_of_another_type_is_left_as_it_is(writer: Writer, raw: redis.Redis) -> None:
     raw.hset("k", "f", "1")
     raw.set("beside", "1")
     before = content(raw)
@@ -271,12 +271,12 @@ def test_a_key_of_another_type_is_left_as_it_is(deck: Writer, raw: redis.Redis) 
         cells.effect("SADD", b"k", b"m", kind="set"), cells.field(b"beside", b"f", None, b"1"),
     )  # fmt: skip
     for cell in wrong:
-        outcome = made(deck, cells.string(b"beside", b"1", b"2"), cell)
+        outcome = made(writer, cells.string(b"beside", b"1", b"2"), cell)
         assert (outcome.done, outcome.code, outcome.data) == (False, "wrong_type", cell.key.decode()), cell
     assert content(raw) == before
 
 
-def test_a_key_that_goes_with_its_last_entry_comes_back_with_its_time_to_live(deck: Writer, raw: redis.Redis) -> None:
+def test_a_key_that_goes_with_its_last_entry_comes_back_with_its_time_to_live(writer: Writer, raw: redis.Redis) -> None:
     raw.zadd("z", {"m": 1})
     raw.sadd("m", "a")
     raw.rpush("l", "a")
@@ -288,17 +288,17 @@ def test_a_key_that_goes_with_its_last_entry_comes_back_with_its_time_to_live(de
         cells.member(b"m", b"a", THERE, None),
         cells.take(b"l", b"a", End.LEFT),
     )
-    assert made(deck, *last).done
+    assert made(writer, *last).done
     assert content(raw) == {}
     raw.rpush("l", "b")  # somebody made it anew, for good
-    assert [one.done for one in undone(deck)] == [True]
+    assert [one.done for one in undone(writer)] == [True]
     assert {key: found for key, found in content(raw).items() if key != b"l"} == {
         key: found for key, found in before.items() if key != b"l"
     }
     assert content(raw)[b"l"] == ([b"a", b"b"], -1)
 
 
-def test_the_place_of_each_entry_of_a_list_comes_back(deck: Writer, raw: redis.Redis) -> None:
+def test_the_place_of_each_entry_of_a_list_comes_back(writer: Writer, raw: redis.Redis) -> None:
     entries = [b"a", b"b", b"same", b"c", b"same", b"d", b"e", b"same"]
     raw.rpush("l", *entries)
     taken = [(4, End.LEFT), (1, End.LEFT), (0, End.RIGHT), (2, End.RIGHT), (2, End.LEFT), (0, End.LEFT)]
@@ -307,51 +307,51 @@ def test_the_place_of_each_entry_of_a_list_comes_back(deck: Writer, raw: redis.R
         entry = entries[place if end is End.LEFT else -1 - place]
         at = place if end is End.LEFT else -1 - place
         found.append(Change(id=str(number), cells=(cells.take(b"l", entry, end, at),), effect=""))
-    assert all(one.done for one in deck.write(changes.apply("any", "b1", found)))
+    assert all(one.done for one in writer.write(changes.apply("any", "b1", found)))
     assert raw.lrange("l", 0, -1) == [b"c", b"e"]
-    assert all(one.done for one in undone(deck))
+    assert all(one.done for one in undone(writer))
     assert raw.lrange("l", 0, -1) == entries
 
 
-def test_entries_are_found_at_their_places_after_what_was_taken(deck: Writer, raw: redis.Redis) -> None:
+def test_entries_are_found_at_their_places_after_what_was_taken(writer: Writer, raw: redis.Redis) -> None:
     """A search through the list would take the first of those that are equal."""
     raw.rpush("l", *([b"x", b"y"] * 50))
     some = [Change(id=str(at), cells=(cells.take(b"l", b"x", End.LEFT, at),), effect="") for at in range(40, 100, 2)]
     places = changes.ListShifts()
-    deck.write(changes.apply("any", "b1", some, at=places))
+    writer.write(changes.apply("any", "b1", some, at=places))
     assert raw.lrange("l", 0, -1) == [b"x", b"y"] * 20 + [b"y"] * 30
     back = [Change(id="9", cells=(cells.take(b"l", b"x", End.LEFT, 38), cells.push(b"l", b"x", End.LEFT)), effect="")]
-    deck.write(changes.apply("any", "b2", back, at=places))
+    writer.write(changes.apply("any", "b2", back, at=places))
     assert raw.lrange("l", 0, 1) == [b"x", b"x"]
     next_one = Change(id="8", cells=(cells.take(b"l", b"x", End.LEFT, 36),), effect="")
-    deck.write(changes.apply("any", "b3", [next_one], at=places))
+    writer.write(changes.apply("any", "b3", [next_one], at=places))
     assert raw.lrange("l", 0, 40) == [b"x"] + [b"x", b"y"] * 18 + [b"y"] * 4
 
 
-def test_a_guard_is_looked_at_and_never_written(deck: Writer, raw: redis.Redis) -> None:
+def test_a_guard_is_looked_at_and_never_written(writer: Writer, raw: redis.Redis) -> None:
     raw.hset("h", "f", "1")
     raw.rpush("l", "a", "b")
     changed = cells.field(b"h", b"f", b"1", b"2")
-    assert made(deck, changed, cells.size(b"l", 3)).code == "changed"
-    assert made(deck, changed, cells.size(b"l", 2), cells.whole_key(b"none", None, GUARD)).done
+    assert made(writer, changed, cells.size(b"l", 3)).code == "changed"
+    assert made(writer, changed, cells.size(b"l", 2), cells.whole_key(b"none", None, GUARD)).done
     raw.lpop("l")
-    assert [one.done for one in undone(deck)] == [True]
+    assert [one.done for one in undone(writer)] == [True]
     assert raw.hgetall("h") == {b"f": b"1"}
 
 
-def test_a_guard_of_the_undo_stops_the_undo_only(deck: Writer, raw: redis.Redis) -> None:
+def test_a_guard_of_the_undo_stops_the_undo_only(writer: Writer, raw: redis.Redis) -> None:
     raw.sadd("m", "a")
     raw.sadd("other", "a")
     absent = cells.member(b"other", b"a", None).guards_undo
-    assert made(deck, cells.member(b"m", b"a", THERE, None), absent).done
+    assert made(writer, cells.member(b"m", b"a", THERE, None), absent).done
     assert raw.smembers("other") == {b"a"}
-    assert [one.code for one in undone(deck)] == ["already_there"]
+    assert [one.code for one in undone(writer)] == ["already_there"]
     raw.srem("other", "a")
-    assert [one.done for one in undone(deck)] == [True]
+    assert [one.done for one in undone(writer)] == [True]
     assert raw.smembers("m") == {b"a"}
 
 
-def test_a_part_that_changed_is_left_by_the_undo_and_stops_nothing(deck: Writer, raw: redis.Redis) -> None:
+def test_a_part_that_changed_is_left_by_the_undo_and_stops_nothing(writer: Writer, raw: redis.Redis) -> None:
     raw.sadd("from", "a", "b")
     moved = [
         cell
@@ -361,72 +361,72 @@ def test_a_part_that_changed_is_left_by_the_undo_and_stops_nothing(deck: Writer,
             cells.member(b"to", name, None, THERE, part=name),
         )
     ]
-    assert made(deck, *moved).done
+    assert made(writer, *moved).done
     raw.srem("to", "a")
-    assert [one.done for one in undone(deck)] == [True]
+    assert [one.done for one in undone(writer)] == [True]
     assert raw.smembers("from") == {b"b"}
     assert not raw.exists("to")
 
 
-def test_an_expiry_that_somebody_set_since_stays(deck: Writer, raw: redis.Redis) -> None:
+def test_an_expiry_that_somebody_set_since_stays(writer: Writer, raw: redis.Redis) -> None:
     raw.set("t", "1")
-    assert made(deck, cells.expiry(b"t", None, b"%d" % LATER)).done
+    assert made(writer, cells.expiry(b"t", None, b"%d" % LATER)).done
     raw.pexpireat("t", LATER + 1000)
-    assert [one.done for one in undone(deck)] == [True]
+    assert [one.done for one in undone(writer)] == [True]
     assert raw.pexpiretime("t") == LATER + 1000
 
 
 @pytest.mark.parametrize(("ends", "then"), [(-1, -1), (LATER + 5, LATER + 5), (LATER - 5, LATER), (None, LATER)])
-def test_an_expiry_is_only_brought_later(deck: Writer, raw: redis.Redis, ends: int | None, then: int) -> None:
+def test_an_expiry_is_only_brought_later(writer: Writer, raw: redis.Redis, ends: int | None, then: int) -> None:
     if ends is not None:
         raw.sadd("m", "a")
     if ends is not None and ends > 0:
         raw.pexpireat("m", ends)
     before = content(raw)
-    assert made(deck, cells.member(b"m", b"b", None, THERE), cells.expiry_later(b"m", LATER)).done
+    assert made(writer, cells.member(b"m", b"b", None, THERE), cells.expiry_later(b"m", LATER)).done
     assert raw.pexpiretime("m") == then
-    assert [one.done for one in undone(deck)] == [True]
+    assert [one.done for one in undone(writer)] == [True]
     assert content(raw) == before
 
 
-def test_a_key_is_removed_only_with_the_content_that_was_read(deck: Writer, raw: redis.Redis) -> None:
+def test_a_key_is_removed_only_with_the_content_that_was_read(writer: Writer, raw: redis.Redis) -> None:
     raw.rpush("l", "a", "b")
     digest = cells.digest(raw.dump("l"))
     raw.rpush("l", "c")
-    assert made(deck, cells.whole_key(b"l", digest)).code == "changed"
+    assert made(writer, cells.whole_key(b"l", digest)).code == "changed"
     raw.rpop("l")
-    assert made(deck, cells.whole_key(b"l", digest)).done
-    assert [one.done for one in undone(deck)] == [True]
+    assert made(writer, cells.whole_key(b"l", digest)).done
+    assert [one.done for one in undone(writer)] == [True]
     assert raw.lrange("l", 0, -1) == [b"a", b"b"]
 
 
-def test_a_pending_entry_comes_back_to_its_consumer_as_it_was(deck: Writer, raw: redis.Redis) -> None:
+def test_a_pending_entry_comes_back_to_its_consumer_as_it_was(writer: Writer, raw: redis.Redis) -> None:
     _stream(raw)
     raw.xclaim("s", "g", "worker", 0, ["1-1"], idle=60_000, retrycount=7)
-    assert made(deck, cells.pending(b"s", b"g", b"1-1", b"7:worker")).done
+    assert made(writer, cells.pending(b"s", b"g", b"1-1", b"7:worker")).done
     raw.xgroup_delconsumer("s", "g", "worker")
-    assert [one.done for one in undone(deck)] == [True]
+    assert [one.done for one in undone(writer)] == [True]
     [entry] = raw.xpending_range("s", "g", "-", "+", 10)
     assert (entry["consumer"], entry["times_delivered"]) == (b"worker", 7)
     assert 60_000 <= int(entry["time_since_delivered"]) < 120_000
 
 
-def test_an_entry_that_was_deleted_from_a_stream_comes_back_under_a_new_id(deck: Writer, raw: redis.Redis) -> None:
+def test_an_entry_that_was_deleted_from_a_stream_comes_back_under_a_new_id(writer: Writer, raw: redis.Redis) -> None:
     raw.xadd("s", {"f": "1", "g": b"\xff"}, id="1-1")
     raw.xadd("s", {"f": "2"}, id="2-1")
-    assert made(deck, cells.stream_delete(b"s", b"1-1")).done
-    assert [one.done for one in undone(deck)] == [True]
+    assert made(writer, cells.stream_delete(b"s", b"1-1")).done
+    assert [one.done for one in undone(writer)] == [True]
     assert entries(raw) == [{b"f": b"2"}, {b"f": b"1", b"g": b"\xff"}]
 
 
-def test_effects_run_at_the_end_and_stay(deck: Writer, raw: redis.Redis) -> None:
+def test_effects_run_at_the_end_and_stay(writer: Writer, raw: redis.Redis) -> None:
     raw.set("t", "1")
     raw.set("count", "many")
     listener = raw.pubsub()
     listener.subscribe("channel")
     listener.get_message(timeout=5)
     sent = made(
-        deck, cells.effect("PUBLISH", None, b"channel", b"hello"), cells.effect("SADD", b"seen", b"e", kind="set"),
+        writer, cells.effect("PUBLISH", None, b"channel", b"hello"), cells.effect("SADD", b"seen", b"e", kind="set"),
         cells.effect("INCR", b"count"), cells.string(b"t", b"1", b"2"),
     )  # fmt: skip
     assert sent.done
@@ -434,39 +434,39 @@ def test_effects_run_at_the_end_and_stay(deck: Writer, raw: redis.Redis) -> None
     message = listener.get_message(timeout=5)
     assert message is not None
     assert message["data"] == b"hello"
-    assert [one.done for one in undone(deck)] == [True]
+    assert [one.done for one in undone(writer)] == [True]
     assert (raw.get("t"), raw.smembers("seen")) == (b"1", {b"e"})
     listener.close()
 
 
-def test_what_a_batch_keeps_is_bounded(deck: Writer, raw: redis.Redis) -> None:
+def test_what_a_batch_keeps_is_bounded(writer: Writer, raw: redis.Redis) -> None:
     raw.set("big", os.urandom(5000))
     raw.hset("h", "f", "1")
-    lost = made(deck, cells.whole_key(b"big"), keep_bytes=4000)
+    lost = made(writer, cells.whole_key(b"big"), keep_bytes=4000)
     assert (lost.done, lost.undoable, lost.bytes) == (True, False, 0)
-    kept = made(deck, cells.field(b"h", b"f", b"1", b"2"), keep_bytes=4000, place=1)
+    kept = made(writer, cells.field(b"h", b"f", b"1", b"2"), keep_bytes=4000, place=1)
     assert (kept.done, kept.undoable) == (True, True)
     assert 0 < kept.bytes < 200
-    assert not made(deck, cells.whole_key(b"big"), keep_bytes=4000).undoable  # sent again
-    found = undone(deck)
+    assert not made(writer, cells.whole_key(b"big"), keep_bytes=4000).undoable  # sent again
+    found = undone(writer)
     assert [(one.done, one.code) for one in found] == [(True, None), (False, "undo_not_kept")]
     assert not raw.exists("big")
 
 
-def test_a_batch_is_undone_from_its_last_change_to_its_first(deck: Writer, raw: redis.Redis) -> None:
+def test_a_batch_is_undone_from_its_last_change_to_its_first(writer: Writer, raw: redis.Redis) -> None:
     raw.set("t", "0")
     for number in range(120):
         value = (b"%d" % number, b"%d" % (number + 1))
-        assert made(deck, cells.string(b"t", *value), place=number).done
-    assert all(one.done for one in undone(deck))
+        assert made(writer, cells.string(b"t", *value), place=number).done
+    assert all(one.done for one in undone(writer))
     assert raw.get("t") == b"0"
 
 
-def test_a_change_that_nothing_undoes_is_kept_nowhere(deck: Writer, raw: redis.Redis) -> None:
+def test_a_change_that_nothing_undoes_is_kept_nowhere(writer: Writer, raw: redis.Redis) -> None:
     raw.set("t", "1")
     change = Change(id="e", cells=(cells.string(b"t", b"1", b"2"),), effect="")
-    assert deck.write(changes.apply_once(change)).done
-    assert deck.write(changes.apply_once(change)).code == "changed"
+    assert writer.write(changes.apply_once(change)).done
+    assert writer.write(changes.apply_once(change)).code == "changed"
     assert raw.keys("*") == [b"t"]
 
 
@@ -476,13 +476,13 @@ def test_every_kind_on_redis(make_server: Callable[..., Server]) -> None:
     if binary is None:
         pytest.skip("no Redis server here: apt-get install redis-tools")
     server = make_server(binary=binary)
-    with raw_client(server.url) as raw, Writer(server.url) as deck:
+    with raw_client(server.url) as raw, Writer(server.url) as writer:
         for case in CASES.values():
             raw.flushall()
             case.fill(raw)
             before = content(raw)
-            outcome = made(deck, case.cell)
+            outcome = made(writer, case.cell)
             assert outcome.done, outcome.why
             assert case.then(raw)
-            assert [one.done for one in undone(deck)] == [True]
+            assert [one.done for one in undone(writer)] == [True]
             assert content(raw) == before

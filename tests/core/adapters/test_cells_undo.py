@@ -26,9 +26,9 @@ lives = st.sampled_from([None, LATER, LATER + 7])
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url) as writer:
+        yield writer
 
 
 def content(raw: redis.Redis) -> dict[bytes, tuple[object, int]]:
@@ -97,20 +97,20 @@ def fill(raw: redis.Redis, keyspace: dict[bytes, tuple[list[bytes], int | None]]
             raw.pexpireat(key.decode(), ends)
 
 
-def run(deck: Writer, batch: list[list[Cell]]) -> list[Any]:
+def run(writer: Writer, batch: list[list[Cell]]) -> list[Any]:
     some = [Change(id=str(number), cells=tuple(one), effect="") for number, one in enumerate(batch)]
-    return deck.write(changes.apply("any", "b1", some))
+    return writer.write(changes.apply("any", "b1", some))
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keyspace=keyspaces(), batch=batches)
 def test_a_batch_is_undone_whole(
-    deck: Writer, raw: redis.Redis, keyspace: dict[bytes, tuple[list[bytes], int | None]], batch: list[list[Cell]]
+    writer: Writer, raw: redis.Redis, keyspace: dict[bytes, tuple[list[bytes], int | None]], batch: list[list[Cell]]
 ) -> None:
     fill(raw, keyspace)
     before = content(raw)
-    run(deck, batch)
-    undone = deck.write(changes.undo("any", "b1"))
+    run(writer, batch)
+    undone = writer.write(changes.undo("any", "b1"))
     assert {one.code for one in undone} <= {None}
     assert content(raw) == before
 
@@ -118,7 +118,7 @@ def test_a_batch_is_undone_whole(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ids=st.lists(st.integers(1, 12), min_size=1, max_size=12, unique=True), given_to=st.integers(0, 12))
 def test_entries_of_a_stream_come_back_in_their_order(
-    deck: Writer, raw: redis.Redis, ids: list[int], given_to: int
+    writer: Writer, raw: redis.Redis, ids: list[int], given_to: int
 ) -> None:
     """In whatever order they went; a group is given them as new ones, and keeps what is pending of the others."""
     raw.flushall()
@@ -132,8 +132,8 @@ def test_entries_of_a_stream_come_back_in_their_order(
         deleted = cells.stream_delete(b"s", b"%d-1" % number)
         pending = cells.pending(b"s", b"g", b"%d-1" % number)
         batch.append([pending, deleted] if number <= given_to else [deleted])
-    assert all(one.done for one in run(deck, batch))
-    assert [one.code for one in deck.write(changes.undo("any", "b1"))] == [None] * len(ids)
+    assert all(one.done for one in run(writer, batch))
+    assert [one.code for one in writer.write(changes.undo("any", "b1"))] == [None] * len(ids)
     kept = [number for number in range(1, 13) if number not in ids]
     now: Any = raw.xrange("s")
     assert [int(fields[b"n"]) for _, fields in now] == [*kept, *sorted(ids)]
@@ -143,9 +143,9 @@ def test_entries_of_a_stream_come_back_in_their_order(
     assert [int(fields[b"n"]) for _, fields in fresh[0][1]] == [*late, *sorted(ids)]
 
 
-def test_an_entry_that_is_taken_once_comes_back_once(deck: Writer, raw: redis.Redis) -> None:
+def test_an_entry_that_is_taken_once_comes_back_once(writer: Writer, raw: redis.Redis) -> None:
     raw.rpush("l", "a", "b")
     taken = cells.take(b"l", b"a", End.LEFT)
-    assert run(deck, [[taken, taken]])[0].done
-    assert deck.write(changes.undo("any", "b1"))[0].done
+    assert run(writer, [[taken, taken]])[0].done
+    assert writer.write(changes.undo("any", "b1"))[0].done
     assert raw.lrange("l", 0, -1) == [b"a", b"b"]

@@ -47,8 +47,8 @@ def test_the_lists_of_a_task_go_and_come_back(url: str, raw: redis.Redis, ask: C
     assert (found["applied"], found["undoable"], found["kept"]) == (2, 2, 0)
     assert "execution:gone:free:77" in [one["queue"] for one in found["queues"] if one["outcome"] == "gone"]
     assert not raw.exists("task_queues:77", "execution:agent_run:free:77", "execution:callback:free:77")
-    with Writer(url) as deck:
-        assert deck.undo(found["batch"]).restored == 2
+    with Writer(url) as writer:
+        assert writer.undo(found["batch"]).restored == 2
     assert values(raw) == before
 
 
@@ -60,8 +60,8 @@ def test_the_registry_of_a_task_comes_back_with_its_time_to_live(
     raw.pexpire("execution:agent_run:free:77", 1_800_000)
     before = values(raw)
     batch = ask("clean", "77", "--idle", "0", "--yes")["batch"]
-    with Writer(url) as deck:
-        deck.undo(batch)
+    with Writer(url) as writer:
+        writer.undo(batch)
         assert values(raw) == before
         assert raw.lrange("execution:agent_run:free:77", 0, -1) == [b"a", b"b"]
         assert 3_500_000 < raw.pttl("task_queues:77") <= 3_600_000
@@ -72,16 +72,16 @@ def test_the_registry_of_a_task_comes_back_with_its_time_to_live(
 def test_a_task_with_both_kinds_of_queues_is_one_batch(url: str, raw: redis.Redis, ask: Callable[..., Any]) -> None:
     fill(raw)
     own = "shop:dev:mail:callbacks:embedding:one"
-    with Writer(url) as deck:
-        deck.write(registry.register(own, "callbacks", "mail", task="77", tier="", ttl_ms=60_000))
+    with Writer(url) as writer:
+        writer.write(registry.register(own, "callbacks", "mail", task="77", tier="", ttl_ms=60_000))
         raw.rpush(own, "an answer")
         found = ask("clean", "77", "--idle", "0", "--yes")
         assert {one["queue"] for one in found["queues"] if one["outcome"] == "removed"} == {
             own, "execution:agent_run:free:77", "execution:callback:free:77",
         }  # fmt: skip
         assert "lists" not in found
-        assert [entry.batch for entry in deck.activity()] == [found["batch"]]
-        assert deck.undo().restored == 3
+        assert [entry.batch for entry in writer.activity()] == [found["batch"]]
+        assert writer.undo().restored == 3
     assert raw.lrange(own, 0, -1) == [b"an answer"]
     assert raw.llen("execution:agent_run:free:77") == 2
 
@@ -139,8 +139,8 @@ def test_orphans_by_patterns_go_only_when_lists_are_named(
     done = ask("clean", "--orphans", "--yes", "--adapter", "lists", *more)
     assert (done["applied"], done["undoable"]) == (1, 1)
     assert raw.exists("work:jobs:8", "work:jobs:9") == 1
-    with Writer(url) as deck:
-        assert deck.undo().restored == 1
+    with Writer(url) as writer:
+        assert writer.undo().restored == 1
     assert values(raw) == before
 
 
@@ -189,8 +189,8 @@ def test_lists_of_a_task_whose_set_does_not_end_in_time_are_orphans(
     removed = {one["queue"]: one["cause"] for one in done["queues"] if one["outcome"] == "removed"}
     assert removed == dict.fromkeys(("execution:agent_run:free:77", "execution:callback:free:77"), cause)
     assert raw.smembers("task_queues:77") == {b"some:list"}
-    with Writer(url) as deck:
-        assert deck.undo(done["batch"]).restored == 2
+    with Writer(url) as writer:
+        assert writer.undo(done["batch"]).restored == 2
     raw.sadd("task_queues:77", "execution:gone:free:77")  # the name of a list that was not there
     assert values(raw) == before
 
@@ -208,8 +208,8 @@ def test_a_task_is_looked_up_as_find_does_it(url: str, raw: redis.Redis, ask: Ca
     ]
     found = ask("clean", "13579", "--idle", "0", "--yes")
     assert (found["applied"], raw.exists("execution:callback:free:13579")) == (1, 0)
-    with Writer(url) as deck:
-        deck.undo(found["batch"])
+    with Writer(url) as writer:
+        writer.undo(found["batch"])
     assert values(raw) == before
 
 

@@ -25,46 +25,46 @@ VERBS = ("retry", "discard", "cancel", "run", "bury")
 
 
 @pytest.fixture(params=ADAPTERS)
-def deck(request: pytest.FixtureRequest, url: str, raw: redis.Redis) -> Iterator[Writer]:
+def writer(request: pytest.FixtureRequest, url: str, raw: redis.Redis) -> Iterator[Writer]:
     if request.param == NATIVE:
         with Past(url, worker=GONE) as past:
             Seeder(past).run()
     else:
         FOREIGN[request.param]().populate(raw)
-    with Writer(url, adapters=(request.param,)) as deck:
+    with Writer(url, adapters=(request.param,)) as writer:
         if request.param == NATIVE:
-            deck.enqueue("shop:actions", "pay", kwargs={"token": "tok123"})
-        yield deck
+            writer.enqueue("shop:actions", "pay", kwargs={"token": "tok123"})
+        yield writer
 
 
-def whole(raw: redis.Redis, deck: Writer) -> object:
+def whole(raw: redis.Redis, writer: Writer) -> object:
     """All of the server; of our own adapter, whose undo leaves a line in histories, what its lists show."""
-    if deck.adapters.shows_native:
-        return Counter((job.queue, job.key, job.state, job.due_ms, job.priority) for job in everything(deck))
-    [adapter] = deck.adapters.foreign
+    if writer.adapters.shows_native:
+        return Counter((job.queue, job.key, job.state, job.due_ms, job.priority) for job in everything(writer))
+    [adapter] = writer.adapters.non_native
     return FOREIGN[adapter.name]().contents(raw)
 
 
-def everything(deck: Writer) -> list[JobRecord]:
-    return [job for row in deck.snapshot().queues for job in deck.jobs(row.name)]
+def everything(writer: Writer) -> list[JobRecord]:
+    return [job for row in writer.snapshot().queues for job in writer.jobs(row.name)]
 
 
 def name_of(job: JobRecord) -> str:
     return job.id if job.adapter == NATIVE else job.key
 
 
-def test_looking_writes_nothing(deck: Writer, raw: redis.Redis) -> None:
+def test_looking_writes_nothing(writer: Writer, raw: redis.Redis) -> None:
     before = raw.info("commandstats")
-    found = everything(deck)
+    found = everything(writer)
     assert found
     for job in found[:30]:
-        deck.job(job.queue, name_of(job))
-    deck.find(found[0].id)
-    deck.stuck()
-    deck.groups()
+        writer.job(job.queue, name_of(job))
+    writer.find(found[0].id)
+    writer.stuck()
+    writer.groups()
     for verb in VERBS:
         try:
-            deck.plan(verb)
+            writer.plan(verb)
         except UsageError:
             continue
     reading = {
@@ -84,39 +84,39 @@ def test_looking_writes_nothing(deck: Writer, raw: redis.Redis) -> None:
     assert called <= reading
 
 
-def test_rows_count_what_lists_show(deck: Writer) -> None:
+def test_rows_count_what_lists_show(writer: Writer) -> None:
     counts = {
         (row.name, state): count
-        for row in deck.snapshot().queues
+        for row in writer.snapshot().queues
         for state in State
         if (count := getattr(row, state.value)) is not None
     }
     assert sum(counts.values()) > 0
-    assert {(name, state): len(list(deck.jobs(name, state=state.value))) for name, state in counts} == counts
+    assert {(name, state): len(list(writer.jobs(name, state=state.value))) for name, state in counts} == counts
 
 
-def test_keys_are_identities_of_whole_records(deck: Writer) -> None:
-    found = everything(deck)
-    adapters = set(deck.snapshot().adapters)
+def test_keys_are_identities_of_whole_records(writer: Writer) -> None:
+    found = everything(writer)
+    adapters = set(writer.snapshot().adapters)
     assert len({(job.queue, job.key) for job in found}) == len(found)
     for job in found[:60]:
         assert {job.adapter} == adapters
-        detail = deck.job(job.queue, name_of(job))
+        detail = writer.job(job.queue, name_of(job))
         assert (detail.id, detail.state, detail.queue) == (job.id, job.state, job.queue)
-        assert any(place.key == job.key for place in deck.find(job.id))
+        assert any(place.key == job.key for place in writer.find(job.id))
 
 
-def test_filters_and_pages_leave_out_nothing(deck: Writer) -> None:
+def test_filters_and_pages_leave_out_nothing(writer: Writer) -> None:
     found: set[str] = set()
-    for row in deck.snapshot().queues:
-        names = {job.key.partition("#")[0] for job in deck.jobs(row.name)}
+    for row in writer.snapshot().queues:
+        names = {job.key.partition("#")[0] for job in writer.jobs(row.name)}
         by_state = {
-            job.key.partition("#")[0] for state in State for job in deck.jobs(row.name, where=f"state:{state.value}")
+            job.key.partition("#")[0] for state in State for job in writer.jobs(row.name, where=f"state:{state.value}")
         }
         assert by_state == names
         cursor, seen = None, set()
         for _ in range(2000):
-            page = deck.page(row.name, cursor=cursor, most=7)
+            page = writer.page(row.name, cursor=cursor, most=7)
             seen |= {job.key.partition("#")[0] for job in page.jobs}
             cursor = page.cursor
             if cursor is None:
@@ -126,8 +126,8 @@ def test_filters_and_pages_leave_out_nothing(deck: Writer) -> None:
     assert found
 
 
-def test_secrets_are_masked(deck: Writer) -> None:
-    jobs = everything(deck)
+def test_secrets_are_masked(writer: Writer) -> None:
+    jobs = everything(writer)
     assert jobs
     for job in jobs:
         assert "tok123" not in job.text()
@@ -135,36 +135,36 @@ def test_secrets_are_masked(deck: Writer) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_batch_is_its_plan_once_and_comes_back(deck: Writer, raw: redis.Redis, verb: str) -> None:
-    before = whole(raw, deck)
+def test_a_batch_is_its_plan_once_and_comes_back(writer: Writer, raw: redis.Redis, verb: str) -> None:
+    before = whole(raw, writer)
     options: dict[str, Any] = {"state": "ready"} if verb in ("bury", "discard") else {}
     try:
-        plan = deck.plan(verb, **options)
+        plan = writer.plan(verb, **options)
     except UsageError:
         return  # with the reason: see test_verbs
-    assert whole(raw, deck) == before
-    result = deck.apply(plan)
+    assert whole(raw, writer) == before
+    result = writer.apply(plan)
     assert result.error is None
     assert result.applied + result.skipped_count - len(plan.tail.skipped) == plan.count
-    changed = whole(raw, deck)
-    deck.apply(plan)
-    assert whole(raw, deck) == changed
+    changed = whole(raw, writer)
+    writer.apply(plan)
+    assert whole(raw, writer) == changed
     if result.applied:
-        undone = deck.undo(result.batch)
+        undone = writer.undo(result.batch)
         assert undone.restored >= result.undoable
         if (
-            verb not in ("cancel", "bury") or not deck.adapters.shows_native
+            verb not in ("cancel", "bury") or not writer.adapters.shows_native
         ):  # running ones are only asked; handlers stay
-            assert whole(raw, deck) == before
+            assert whole(raw, writer) == before
 
 
 def test_entries_that_are_the_same_are_all_there(url: str, raw: redis.Redis) -> None:
     raw.rpush("crowd:jobs", *(["again"] * 1200))
-    with Writer(url, adapters=("lists",), adapter_settings={"lists": {"patterns": ["crowd:jobs"]}}) as deck:
-        assert [row.ready for row in deck.snapshot().queues] == [1200]
-        found = list(deck.jobs("crowd:jobs"))
+    with Writer(url, adapters=("lists",), adapter_settings={"lists": {"patterns": ["crowd:jobs"]}}) as writer:
+        assert [row.ready for row in writer.snapshot().queues] == [1200]
+        found = list(writer.jobs("crowd:jobs"))
         assert len(found) == len({job.key for job in found}) == 1200
-        assert deck.job("crowd:jobs", found[-1].key).key == found[-1].key
-        plan = deck.plan("discard", "crowd:jobs")
-        assert deck.apply(plan).applied == 1200
+        assert writer.job("crowd:jobs", found[-1].key).key == found[-1].key
+        plan = writer.plan("discard", "crowd:jobs")
+        assert writer.apply(plan).applied == 1200
         assert not raw.exists("crowd:jobs")

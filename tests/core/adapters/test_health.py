@@ -58,8 +58,8 @@ def test_case_9_thresholds_of_which_some_are_given(url: str, raw: redis.Redis) -
 
 
 def report_of(url: str) -> dict[str, Any]:
-    with Writer(url, adapters=("vmpooler",)) as deck:
-        return health_document(deck.health())
+    with Writer(url, adapters=("vmpooler",)) as writer:
+        return health_document(writer.health())
 
 
 def test_case_10_ages_are_those_of_the_machines_that_tell_theirs(url: str, raw: redis.Redis) -> None:
@@ -107,9 +107,9 @@ def test_a_counter_below_zero_is_none_and_a_wrong_type_stops_nothing(url: str, r
 
 def keep(url: str) -> str | None:
     async def run() -> str | None:
-        async with AsyncWriter(url, adapters=("native", "vmpooler")) as deck:
-            seen = await deck.snapshot()
-            return (await deck.write(deck.adapters.write_health(seen.at_ms))).get("vmpooler__health")
+        async with AsyncWriter(url, adapters=("native", "vmpooler")) as writer:
+            seen = await writer.snapshot()
+            return (await writer.write(writer.adapters.write_health(seen.at_ms))).get("vmpooler__health")
 
     return asyncio.run(run())
 

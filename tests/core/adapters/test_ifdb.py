@@ -22,9 +22,9 @@ def page(raw: Any) -> IfdbWriter:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url) as writer:
+        yield writer
 
 
 def work_off(page: IfdbWriter) -> int:
@@ -37,56 +37,56 @@ def work_off(page: IfdbWriter) -> int:
     return ran
 
 
-def test_a_retried_task_runs_as_often_as_by_retry_failed_jobs(page: IfdbWriter, deck: Writer) -> None:
+def test_a_retried_task_runs_as_often_as_by_retry_failed_jobs(page: IfdbWriter, writer: Writer) -> None:
     """Three times; the page's own worker counts down before it tests, and ran it twice."""
     page.fails["P"] = 100
     page.enqueue("P", retries=3)
     assert work_off(page) == 3
-    deck.apply(deck.plan("retry", "ifdb"))
+    writer.apply(writer.plan("retry", "ifdb"))
     assert work_off(page) == 3
-    assert [job.id for job in deck.jobs("ifdb", state=State.DEAD)] == ["P"]
+    assert [job.id for job in writer.jobs("ifdb", state=State.DEAD)] == ["P"]
 
 
-def test_a_retry_runs_no_task_whose_dependency_did_not_succeed(page: IfdbWriter, deck: Writer) -> None:
+def test_a_retry_runs_no_task_whose_dependency_did_not_succeed(page: IfdbWriter, writer: Writer) -> None:
     page.fails["P"] = 4
     page.enqueue("P", retries=1)
     page.enqueue("D", dependency="P")
     work_off(page)
-    plan = deck.plan("retry", "ifdb")
+    plan = writer.plan("retry", "ifdb")
     assert [entry.id for entry in plan.entries()] == ["P"]
-    deck.apply(plan)
+    writer.apply(plan)
     work_off(page)
     assert page.order == []
-    deck.apply(deck.plan("retry", "ifdb"))
+    writer.apply(writer.plan("retry", "ifdb"))
     work_off(page)
     assert page.order == ["P", "D"]
 
 
 def test_a_completion_names_the_dependents_and_undo_does_not_run_a_task_after_them(
-    page: IfdbWriter, deck: Writer
+    page: IfdbWriter, writer: Writer
 ) -> None:
     for name, needs in (("P", None), ("D", "P"), ("E", "D")):
         page.enqueue(name, dependency=needs)
-    plan = deck.plan("complete", "ifdb", ids=["P"])
+    plan = writer.plan("complete", "ifdb", ids=["P"])
     [entry] = plan.entries()
     assert entry.reason == "marked as succeeded, removed from the queue; 1 dependent can start: D"
-    assert deck.undo(deck.apply(plan).batch).restored == 1
+    assert writer.undo(writer.apply(plan).batch).restored == 1
     assert page.order == []
-    done = deck.apply(deck.plan("complete", "ifdb", ids=["P"]))
+    done = writer.apply(writer.plan("complete", "ifdb", ids=["P"]))
     work_off(page)
     assert page.order == ["D", "E"]
-    back = deck.undo(done.batch)
+    back = writer.undo(done.batch)
     assert (back.restored, [skip.id for skip in back.skipped]) == (0, ["P"])
     work_off(page)
     assert page.order == ["D", "E"], "it does not run after them"
 
 
-def test_failed_attempts_are_counted(page: IfdbWriter, deck: Writer) -> None:
+def test_failed_attempts_are_counted(page: IfdbWriter, writer: Writer) -> None:
     page.fails["P"] = 2
     page.enqueue("P", retries=3)
     work_off(page)
     page.enqueue("Q")
-    assert {job.id: job.attempts for job in deck.jobs("ifdb")} == {"P": 2, "Q": 0}
+    assert {job.id: job.attempts for job in writer.jobs("ifdb")} == {"P": 2, "Q": 0}
 
 
 def recurring(page: IfdbWriter, name: str, due_s: float, **facts: Any) -> None:
@@ -103,8 +103,8 @@ def test_recurring_tasks_are_schedules(page: IfdbWriter, url: str, capsys: pytes
     recurring(page, "ImportGames", -98)
     recurring(page, "Ended", -9000, pending=False, success=True)
     page.enqueue("plain")
-    with Writer(url) as deck:
-        deck.add_schedule("native", "shop:actions", "report", cron="0 3 * * *")
+    with Writer(url) as writer:
+        writer.add_schedule("native", "shop:actions", "report", cron="0 3 * * *")
     assert main(["schedule", "list", "--json", "--url", url]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert {name: (row["adapter"], row["queue"], row["cron"]) for name, row in rows.items()} == {

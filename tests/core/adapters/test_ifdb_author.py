@@ -25,9 +25,9 @@ def page(raw: Any) -> IfdbWriter:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url) as writer:
+        yield writer
 
 
 def asked(url: str, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
@@ -67,13 +67,13 @@ def test_a_schedule_that_is_due_is_left_as_it_is(
     assert raw.hget(DATA, "FetchFeeds") == before
 
 
-def test_a_retried_schedule_is_not_late(page: IfdbWriter, raw: Any, deck: Writer) -> None:
+def test_a_retried_schedule_is_not_late(page: IfdbWriter, raw: Any, writer: Writer) -> None:
     """Its record keeps the time of the run that failed."""
     recurring(page, "FetchFeeds", -20_000)
     raw.zrem(QUEUE, "FetchFeeds")
     change(raw, "FetchFeeds", pending=False, fail=True, finish_time=datetime.now(UTC).isoformat())
-    deck.apply(deck.plan("retry", "ifdb"))
-    assert [row.late_s for row in deck.schedules()] == [None]
+    writer.apply(writer.plan("retry", "ifdb"))
+    assert [row.late_s for row in writer.schedules()] == [None]
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "remove", "edit"])
@@ -89,12 +89,12 @@ def test_what_a_schedule_of_a_task_lacks_is_said(
     assert "qdeck bury ifdb --where state:pending --id 'FetchFeeds'" in told
 
 
-def test_the_hint_stops_it_and_a_retry_starts_it_again(page: IfdbWriter, url: str, deck: Writer) -> None:
+def test_the_hint_stops_it_and_a_retry_starts_it_again(page: IfdbWriter, url: str, writer: Writer) -> None:
     recurring(page, "FetchFeeds", 600)
     assert main(["bury", "ifdb", "--where", "state:pending", "--id", "FetchFeeds", "--yes", "--url", url]) == 0
-    assert deck.schedules() == []
-    deck.apply(deck.plan("retry", "ifdb"))
-    [row] = deck.schedules()
+    assert writer.schedules() == []
+    writer.apply(writer.plan("retry", "ifdb"))
+    [row] = writer.schedules()
     assert row.next_ms is not None
     assert row.next_ms / 1000 - datetime.now(UTC).timestamp() == pytest.approx(600, abs=60)
 
@@ -133,13 +133,13 @@ def test_a_truncated_record_is_one_in_every_face(
     ],
 )  # fmt: skip
 def test_fields_of_the_document_are_fields_of_a_filter(
-    page: IfdbWriter, raw: Any, deck: Writer, wanted: str, found: set[str]
+    page: IfdbWriter, raw: Any, writer: Writer, wanted: str, found: set[str]
 ) -> None:
     for task_id in ("CloneUrl(1001)", "plain"):
         page.enqueue(task_id)
     facts = {"name": "CloneUrl(1001)", "module": "games.tasks.uploads", "function": "CloneFile", "retries_left": 0}
     change(raw, "CloneUrl(1001)", **facts)
-    assert {job.id for job in deck.jobs("ifdb", where=wanted)} == found
+    assert {job.id for job in writer.jobs("ifdb", where=wanted)} == found
 
 
 @pytest.mark.parametrize("ids", [["CloneUrl(1001)"], ["CloneUrl(1001):m.f:1"], ['odd "*\\ (name', "CloneUrl(1001)"]])
@@ -156,11 +156,11 @@ def test_jobs_are_listed_by_id(
     assert len(asked(url, capsys, "jobs", "ifdb", *words, "--where", "state:pending or state:dead")) == len(ids)
 
 
-def test_succeeded_tasks_are_kept_for_seven_days(page: IfdbWriter, raw: Any, deck: Writer) -> None:
+def test_succeeded_tasks_are_kept_for_seven_days(page: IfdbWriter, raw: Any, writer: Writer) -> None:
     """The default of `cleanup_task_data --days`."""
     for task_id, days in (("young", 6), ("old", 8)):
         page.enqueue(task_id)
         ended = datetime.now(UTC) - timedelta(days=days)
         page.execute(page.next() or {})
         change(raw, task_id, finish_time=ended.isoformat())
-    assert [entry.id for entry in deck.plan_purge(["task_too_old"]).entries()] == ["old"]
+    assert [entry.id for entry in writer.plan_purge(["task_too_old"]).entries()] == ["old"]

@@ -25,45 +25,45 @@ def test_each_has_its_queues_jobs_and_batches(url: str, raw: redis.Redis, system
     own.populate(raw)
     before = own.contents(raw)
     both = (system, f"{system}@copy")
-    with Writer(url, adapters=both) as deck:
-        rows = {name: [row for row in deck.snapshot().queues if row.adapter == name] for name in both}
+    with Writer(url, adapters=both) as writer:
+        rows = {name: [row for row in writer.snapshot().queues if row.adapter == name] for name in both}
         assert [row.name for row in rows[both[0]]] == [row.name for row in rows[both[1]]] != []
         for name in both:
             queue = next(row for row in rows[name] if row.dead or row.delayed or row.ready)
-            jobs = list(deck.jobs(queue.ref))
+            jobs = list(writer.jobs(queue.ref))
             assert {job.adapter for job in jobs} == {name}
             assert {job.key.partition("/")[0] for job in jobs} == {name}
-            assert deck.job(queue.ref, jobs[0].key).adapter == name
+            assert writer.job(queue.ref, jobs[0].key).adapter == name
         queue = next(row for row in rows[both[1]] if row.dead or row.delayed)
-        plan = deck.plan("discard", queue.ref)
+        plan = writer.plan("discard", queue.ref)
         assert {entry.adapter for entry in plan.entries()} == {both[1]}
-        result = deck.apply(plan)
+        result = writer.apply(plan)
         assert result.applied > 0
         assert raw.exists(f"qdeck:undo:{both[1]}:{result.batch}")
-        assert deck.undo().restored == result.applied
+        assert writer.undo().restored == result.applied
     assert own.contents(raw) == before
 
 
 def test_a_plan_is_applied_by_the_instance_that_planned_it(url: str, raw: redis.Redis) -> None:
     raw.rpush("shop:mail:actions:failed", json.dumps({"action_id": "a1"}))
-    with Writer(url, adapters=("lists", "lists@copy")) as deck:
-        copy = deck.adapters.named("lists@copy")
+    with Writer(url, adapters=("lists", "lists@copy")) as writer:
+        copy = writer.adapters.named("lists@copy")
         assert isinstance(copy, Lists)
         copy.names = ListNames(suffix=":failed")  # its dead letters are under another name than those of `lists`
-        plan = deck.plan("retry", "lists@copy/shop:mail:actions")
-        assert deck.redrive(plan, sample=1, patience_s=0.0)[1] == Outcomes(total=1, waiting=1)
+        plan = writer.plan("retry", "lists@copy/shop:mail:actions")
+        assert writer.redrive(plan, sample=1, patience_s=0.0)[1] == Outcomes(total=1, waiting=1)
         assert raw.llen("shop:mail:actions") == 1
-        assert deck.outcomes(plan) == Outcomes(total=1, waiting=1)
-        assert deck.undo().restored == 1
+        assert writer.outcomes(plan) == Outcomes(total=1, waiting=1)
+        assert writer.undo().restored == 1
     assert contents(raw).keys() >= {b"shop:mail:actions:failed"}
 
 
 def test_a_queue_that_both_have_is_named_with_its_adapter(url: str, raw: redis.Redis) -> None:
     FILL["ifdb"]().populate(raw)
-    with Writer(url, adapters=("ifdb", "ifdb@copy")) as deck:
+    with Writer(url, adapters=("ifdb", "ifdb@copy")) as writer:
         with pytest.raises(UsageError, match="'ifdb' is a queue of"):
-            deck.plan("discard", "ifdb")
-        assert {entry.adapter for entry in deck.plan("discard", "ifdb@copy/ifdb").entries()} == {"ifdb@copy"}
+            writer.plan("discard", "ifdb")
+        assert {entry.adapter for entry in writer.plan("discard", "ifdb@copy/ifdb").entries()} == {"ifdb@copy"}
 
 
 @pytest.mark.parametrize("name", ["ifdb@", "@eu", "ifdb@a/b", "native@eu", "nothing@eu", "ifdb@a b"])

@@ -41,23 +41,23 @@ def scans(raw: redis.Redis) -> int:
 @pytest.mark.timeout(120)
 def test_a_million_unrelated_keys(make_server: Callable[..., Server]) -> None:
     server = make_server("--enable-debug-command", "local")
-    with server.client(timeout_s=60) as raw, Writer(server.url, adapters=ALL) as deck:
+    with server.client(timeout_s=60) as raw, Writer(server.url, adapters=ALL) as writer:
         raw.execute_command("DEBUG", "POPULATE", KEYS, "other:key", 40)
         for adapter in FILL.values():
             adapter().populate(raw)
-        deck.enqueue("shop:actions", "t")
+        writer.enqueue("shop:actions", "t")
         scans(raw)
         raw.config_set("slowlog-log-slower-than", 10_000)
         raw.slowlog_reset()
         began = time.monotonic()
-        seen = deck.snapshot()
+        seen = writer.snapshot()
         took = time.monotonic() - began
         first = scans(raw)
         assert set(seen.adapters) <= set(ALL)
         assert first <= 2 * (KEYS // STEP + 10)
-        while is_unfinished(deck):
+        while is_unfinished(writer):
             assert took >= FIRST_S  # only a machine under load does not come to the end at once
-        seen = deck.snapshot()
+        seen = writer.snapshot()
         assert seen.adapters == ALL
         scans(raw)
         for _ in range(3):
@@ -78,8 +78,8 @@ def push_lists(raw: redis.Redis, numbers: range) -> None:
     pipe.execute()
 
 
-def is_unfinished(deck: Writer) -> bool:
-    return any("is not complete yet" in notice for notice in deck.snapshot().notices)
+def is_unfinished(writer: Writer) -> bool:
+    return any("is not complete yet" in notice for notice in writer.snapshot().notices)
 
 
 def test_many_lists_of_one_entry_are_one_queue(url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,15 +89,15 @@ def test_many_lists_of_one_entry_are_one_queue(url: str, raw: redis.Redis, monke
     push_lists(raw, range(count))
     looks = 0
     for _ in range(count):
-        with Writer(url, adapters=("lists",)) as deck:  # each look by another process: what one found, the next knows
+        with Writer(url, adapters=("lists",)) as writer:  # each look by another process: what one found, the next knows
             looks += 1
-            if not is_unfinished(deck):
+            if not is_unfinished(writer):
                 break
     assert 1 < looks <= count // (500 * NEXT_STEPS) + 3
-    with Writer(url, adapters=("lists",)) as deck:
-        [row] = deck.snapshot().queues
+    with Writer(url, adapters=("lists",)) as writer:
+        [row] = writer.snapshot().queues
         assert (row.name, row.ready) == ("execution:agent_run:free:*", count)
-        seen = {job.key for job in deck.jobs(row.name)}
+        seen = {job.key for job in writer.jobs(row.name)}
         assert len(seen) == count
 
 
@@ -107,13 +107,13 @@ def test_a_list_that_comes_later_is_found_by_whoever_looks_only_once(
     """As `qdeck status` of a cron job: each goes on where the last one ended."""
     monkeypatch.setattr(keyspace_scan, "STEP", 100)
     raw.execute_command("DEBUG", "POPULATE", 2000, "other:key", 5)
-    with Writer(url, adapters=("lists",)) as deck:
-        while is_unfinished(deck):
+    with Writer(url, adapters=("lists",)) as writer:
+        while is_unfinished(writer):
             pass
     raw.rpush("shop:sub:actions", "late")
     for _ in range(2 * 2000 // (100 * NEXT_STEPS) + 4):
-        with Writer(url, adapters=("lists",)) as deck:
-            if deck.snapshot().queues:
+        with Writer(url, adapters=("lists",)) as writer:
+            if writer.snapshot().queues:
                 break
     else:
         pytest.fail("it was never found")
@@ -130,12 +130,12 @@ def test_a_list_that_comes_later_is_found_by_whoever_looks_only_once(
 )  # fmt: skip
 def test_a_memory_that_is_spoilt_hides_nothing(url: str, raw: redis.Redis, told: str) -> None:
     raw.rpush("shop:sub:actions", "x")
-    with Writer(url, adapters=("lists",)) as deck:
-        path = discovery.memory_path(deck.address)
+    with Writer(url, adapters=("lists",)) as writer:
+        path = discovery.memory_path(writer.address)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(told)
-    with Writer(url, adapters=("lists",)) as deck:
-        seen = deck.snapshot()
+    with Writer(url, adapters=("lists",)) as writer:
+        seen = writer.snapshot()
     assert ([row.name for row in seen.queues], seen.notices) == (["shop:sub:actions"], ())
 
 
@@ -144,75 +144,75 @@ def test_queues_of_ours_without_a_registry_are_found_and_remembered(
 ) -> None:
     monkeypatch.setattr(keyspace_scan, "STEP", 100)
     monkeypatch.setattr(keyspace_scan, "FIRST_S", 0.0)
-    with Writer(url, adapters=ALL) as deck:
-        deck.enqueue("shop:actions", "t")
+    with Writer(url, adapters=ALL) as writer:
+        writer.enqueue("shop:actions", "t")
     raw.delete("qdeck:queues")
     raw.execute_command("DEBUG", "POPULATE", 2000, "other:key", 5)
     looks = 0
     while looks < 30:
         looks += 1
-        with Writer(url, adapters=ALL) as deck:
-            seen = deck.snapshot()
+        with Writer(url, adapters=ALL) as writer:
+            seen = writer.snapshot()
         if not any("no registry" in notice for notice in seen.notices):
             break
     assert 1 < looks <= 2000 // (100 * NEXT_STEPS) + 2
     assert [row.name for row in seen.queues] == ["shop:actions"]
     raw.config_resetstat()
-    with Writer(url, adapters=ALL) as deck:
-        assert [row.name for row in deck.snapshot().queues] == ["shop:actions"]
+    with Writer(url, adapters=ALL) as writer:
+        assert [row.name for row in writer.snapshot().queues] == ["shop:actions"]
     assert raw.info("commandstats")["cmdstat_scan"]["calls"] <= 2 * NEXT_STEPS + 1
 
 
 def test_only_lists_are_looked_for_again_where_nothing_of_another_system_is(url: str, raw: redis.Redis) -> None:
     raw.rpush("shop:sub:actions", "x")
     raw.rpush("visits", "x")
-    with Writer(url, adapters=ALL) as deck:
-        deck.enqueue("shop:actions", "t")
-        deck.snapshot()
+    with Writer(url, adapters=ALL) as writer:
+        writer.enqueue("shop:actions", "t")
+        writer.snapshot()
         for _ in range(3):
             scans(raw)
-            assert [row.name for row in deck.snapshot().queues] == ["shop:actions", "shop:sub:actions"]
+            assert [row.name for row in writer.snapshot().queues] == ["shop:actions", "shop:sub:actions"]
             assert scans(raw) == 1
-    with Writer(url, adapters=ALL) as deck:  # another process looks once for queues that the registry lacks
-        deck.snapshot()
+    with Writer(url, adapters=ALL) as writer:  # another process looks once for queues that the registry lacks
+        writer.snapshot()
     assert scans(raw) == 2
 
 
 def test_keys_of_a_system_are_looked_for_as_soon_as_a_fixed_key_of_it_is_there(url: str, raw: redis.Redis) -> None:
-    with Writer(url, adapters=ALL) as deck:
-        assert deck.snapshot().queues == ()
+    with Writer(url, adapters=ALL) as writer:
+        assert writer.snapshot().queues == ()
         raw.sadd("vmpooler__ready__left-over", "vm-1")
         raw.sadd("vmpooler__pools", "in-use")
-        assert {"left-over", "in-use"} <= {row.name for row in deck.snapshot().queues}
+        assert {"left-over", "in-use"} <= {row.name for row in writer.snapshot().queues}
         raw.delete("vmpooler__pools")
-        assert "left-over" in {row.name for row in deck.snapshot().queues}
+        assert "left-over" in {row.name for row in writer.snapshot().queues}
 
 
 def test_what_a_system_left_behind_is_found_later_without_its_fixed_keys(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Writer(url, adapters=ALL) as deck:
-        assert deck.snapshot().queues == ()
+    with Writer(url, adapters=ALL) as writer:
+        assert writer.snapshot().queues == ()
         raw.sadd("vmpooler__ready__left-over", "vm-1")
-        assert deck.snapshot().queues == ()
+        assert writer.snapshot().queues == ()
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + discovery.BELIEVED_S)
-        assert "left-over" in {row.name for row in deck.snapshot().queues}
+        assert "left-over" in {row.name for row in writer.snapshot().queues}
 
 
 def test_a_queue_that_leaves_the_registry_stays_in_sight(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         for queue in ("shop:actions", "other:actions"):
-            deck.enqueue(queue, "t")
+            writer.enqueue(queue, "t")
         raw.hdel("qdeck:queues", "other:actions")
-        assert [row.name for row in deck.snapshot().queues] == ["other:actions", "shop:actions"]
-        deck.enqueue("third:actions", "t")
+        assert [row.name for row in writer.snapshot().queues] == ["other:actions", "shop:actions"]
+        writer.enqueue("third:actions", "t")
         raw.hdel("qdeck:queues", "third:actions")
-        assert "third:actions" not in {row.name for row in deck.snapshot().queues}
+        assert "third:actions" not in {row.name for row in writer.snapshot().queues}
         monkeypatch.setattr(native_queues, "STRAYS_MS", 0)
-        assert "third:actions" in {row.name for row in deck.snapshot().queues}
+        assert "third:actions" in {row.name for row in writer.snapshot().queues}
 
 
 def test_a_look_takes_few_round_trips(url: str, raw: redis.Redis) -> None:
@@ -223,10 +223,10 @@ def test_a_look_takes_few_round_trips(url: str, raw: redis.Redis) -> None:
         raw.sadd("vmpooler__pools", f"pool-{number}")
         raw.sadd(f"vmpooler__ready__pool-{number}", f"vm-{number}")
         raw.rpush(f"shop:sub{number}:actions", "x")
-    with Writer(url, adapters=ALL) as deck:
-        deck.enqueue("shop:actions", "t")
-        deck.snapshot()
-        program = deck.adapters.look()
+    with Writer(url, adapters=ALL) as writer:
+        writer.enqueue("shop:actions", "t")
+        writer.snapshot()
+        program = writer.adapters.look()
         trips = 0
 
         def counted() -> Program[Snapshot]:
@@ -241,7 +241,7 @@ def test_a_look_takes_few_round_trips(url: str, raw: redis.Redis) -> None:
                 trips += 1
                 replies = yield send
 
-        seen = deck.run(counted())
+        seen = writer.run(counted())
     assert seen.adapters == ALL
     assert trips <= 16
 
@@ -250,25 +250,25 @@ def test_a_look_takes_few_round_trips(url: str, raw: redis.Redis) -> None:
 @pytest.mark.timeout(180)
 def test_a_million_lists_of_one_entry(make_server: Callable[..., Server]) -> None:
     server = make_server()
-    with server.client(timeout_s=60) as raw, Writer(server.url, adapters=("lists",)) as deck:
+    with server.client(timeout_s=60) as raw, Writer(server.url, adapters=("lists",)) as writer:
         push_lists(raw, range(KEYS))
         raw.config_resetstat()
         began, looks = time.monotonic(), 1
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        unfinished = is_unfinished(deck)
+        unfinished = is_unfinished(writer)
         first = time.monotonic() - began
         while unfinished:
-            looks, unfinished = looks + 1, is_unfinished(deck)
-        [row] = deck.snapshot().queues
+            looks, unfinished = looks + 1, is_unfinished(writer)
+        [row] = writer.snapshot().queues
         assert (row.name, row.ready) == ("execution:agent_run:free:*", KEYS)
         scan = raw.info("commandstats")["cmdstat_scan"]
         assert scan["usec_per_call"] < 10_000
         began = time.monotonic()
-        assert len(deck.snapshot().queues) == 1
+        assert len(writer.snapshot().queues) == 1
         later = time.monotonic() - began
         cursor, pages, seen = None, 0, 0
         while pages < 50:  # a slice at a time; all of them takes half a minute
-            page = deck.page(row.name, cursor=cursor)
+            page = writer.page(row.name, cursor=cursor)
             assert len(page.jobs) <= 20_000
             pages, seen, cursor = pages + 1, seen + len(page.jobs), page.cursor
         assert seen > 0

@@ -107,18 +107,18 @@ def test_one_call_makes_many_changes_and_each_is_undone_by_its_cells(url: str, r
     raw.rpush("minq:mail:wait", "first")
     before = contents(raw)
     raw.config_resetstat()
-    with Writer(url) as deck:
-        found = deck.write(changes.apply("minq", "b1", retries(100)))
+    with Writer(url) as writer:
+        found = writer.write(changes.apply("minq", "b1", retries(100)))
         assert all(one.done and one.undoable for one in found)
         assert raw.lrange("minq:mail:wait", 0, -1) == [b"%d" % at for at in range(99, -1, -1)] + [b"first"]
         assert raw.zcard("minq:mail:failed") == 0
         stats: dict[str, Any] = raw.info("commandstats")
         assert stats["cmdstat_eval"]["calls"] + stats.get("cmdstat_evalsha", {"calls": 0})["calls"] <= 4
         then = contents(raw)
-        again = deck.write(changes.apply("minq", "b1", retries(100)))
+        again = writer.write(changes.apply("minq", "b1", retries(100)))
         assert [(one.done, one.undoable) for one in again] == [(True, True)] * 100
         assert contents(raw) == then
-        back = deck.write(changes.undo("minq", "b1"))
+        back = writer.write(changes.undo("minq", "b1"))
         assert all(one.done for one in back)
     assert contents(raw) == before
 
@@ -127,12 +127,12 @@ def test_an_entry_that_changed_is_left_and_stops_no_other(url: str, raw: redis.R
     fail(raw, 4)
     raw.zadd("minq:mail:failed", {"1": 5})
     raw.zrem("minq:mail:failed", "2")
-    with Writer(url) as deck:
-        found = deck.write(changes.apply("minq", "b1", retries(4)))
+    with Writer(url) as writer:
+        found = writer.write(changes.apply("minq", "b1", retries(4)))
         assert [one.code for one in found] == [None, "changed", "gone", None]
         assert found[1].data == "minq:mail:failed"
         assert raw.lrange("minq:mail:wait", 0, -1) == [b"3", b"0"]
-        assert [one.done for one in deck.write(changes.undo("minq", "b1"))] == [True, True]
+        assert [one.done for one in writer.write(changes.undo("minq", "b1"))] == [True, True]
 
 
 def test_cells_and_scripts_of_one_slice_are_made_in_their_order(url: str, raw: redis.Redis) -> None:
@@ -151,22 +151,22 @@ def test_cells_and_scripts_of_one_slice_are_made_in_their_order(url: str, raw: r
         for number in (2, 3)
     ]
     some: list[Change | ScriptChange] = [*retries(2), *pushed, *retries(2, first=4)]
-    with Writer(url) as deck:
-        assert all(one.done for one in deck.write(changes.apply("minq", "b1", some)))
+    with Writer(url) as writer:
+        assert all(one.done for one in writer.write(changes.apply("minq", "b1", some)))
         assert raw.lrange("minq:mail:wait", 0, -1) == [b"5", b"4", b"3", b"2", b"1", b"0", b"first"]
-        assert all(one.done for one in deck.write(changes.undo("minq", "b1")))
+        assert all(one.done for one in writer.write(changes.undo("minq", "b1")))
     assert contents(raw) == before
 
 
 def test_what_its_batch_keeps_is_bounded(url: str, raw: redis.Redis) -> None:
     fail(raw, 10)
-    with Writer(url) as deck:
-        found = deck.write(changes.apply("minq", "b1", retries(10), keep_bytes=700))
+    with Writer(url) as writer:
+        found = writer.write(changes.apply("minq", "b1", retries(10), keep_bytes=700))
         assert all(one.done for one in found)
         kept = sum(one.undoable for one in found)
         assert 0 < kept < 10
         assert found[-1].bytes <= 700
-        assert sum(one.done for one in deck.write(changes.undo("minq", "b1"))) == kept
+        assert sum(one.done for one in writer.write(changes.undo("minq", "b1"))) == kept
 
 
 def test_nothing_is_written_where_a_right_is_missing(url: str, raw: redis.Redis) -> None:
@@ -174,8 +174,8 @@ def test_nothing_is_written_where_a_right_is_missing(url: str, raw: redis.Redis)
     before = contents(raw)
     raw.execute_command("ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all", "-lpush")
     try:
-        with Writer(url.replace("redis://", "redis://few:pw@")) as deck, pytest.raises(NotAllowed):
-            deck.write(changes.apply("minq", "b1", retries(3)))
+        with Writer(url.replace("redis://", "redis://few:pw@")) as writer, pytest.raises(NotAllowed):
+            writer.write(changes.apply("minq", "b1", retries(3)))
     finally:
         raw.execute_command("ACL", "DELUSER", "few")
     assert contents(raw) == before
@@ -185,8 +185,8 @@ def test_a_slice_is_bounded_in_changes_and_in_bytes(url: str, raw: redis.Redis) 
     """What goes to the server in one round trip is few changes, and not many bytes."""
     big = b"x" * 300_000
     some = [Change(id=str(at), cells=(cells.string(b"t%d" % at, None, big),), effect="") for at in range(8)]
-    with CountingProxy.before(url) as proxy, Writer(proxy.url) as deck:
-        assert all(one.done for one in deck.write(changes.apply("minq", "b1", some)))
+    with CountingProxy.before(url) as proxy, Writer(proxy.url) as writer:
+        assert all(one.done for one in writer.write(changes.apply("minq", "b1", some)))
         trips = sum(request.starts_trip for request in proxy.requests() if request.name == "evalsha")
     assert trips >= 3
     assert raw.get("t7") == big

@@ -34,13 +34,13 @@ def test_promoting_beside_a_worker_that_pops_loses_nothing_and_doubles_nothing(
                     taken.append(job_id)
 
     def promote(batch: str) -> None:
-        with Writer(url) as deck:
+        with Writer(url) as writer:
             adapter = make_adapter("scheduler")
-            entries = deck.run(every(adapter, "scheduler", (State.DELAYED,), most=JOBS * 2))
+            entries = writer.run(every(adapter, "scheduler", (State.DELAYED,), most=JOBS * 2))
             for at, entry in enumerate(entries):
-                [change] = deck.run(adapter.changes(Verb.RUN, [entry], Context(now=due, limits=Limits())))
+                [change] = writer.run(adapter.changes(Verb.RUN, [entry], Context(now=due, limits=Limits())))
                 assert not isinstance(change, Skipped)
-                deck.write(changes.apply("scheduler", batch, [change], places=[at]))
+                writer.write(changes.apply("scheduler", batch, [change], places=[at]))
 
     worker = threading.Thread(target=work)
     operators = [threading.Thread(target=promote, args=(name,)) for name in ("one", "two")]

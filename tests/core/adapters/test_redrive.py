@@ -133,15 +133,15 @@ def test_it_stops_when_the_first_ones_die_again(
 ) -> None:
     system = SYSTEMS[adapter]
     system.fill(raw)
-    with Writer(url, adapters=(adapter,)) as deck:
-        plan = deck.plan("retry", system.queue)
+    with Writer(url, adapters=(adapter,)) as writer:
+        plan = writer.plan("retry", system.queue)
         assert plan.count == COUNT
         work(system, False)
-        result, outcomes = deck.redrive(plan, rate=1000.0, sample=5, patience_s=20)
+        result, outcomes = writer.redrive(plan, rate=1000.0, sample=5, patience_s=20)
         assert (result.applied, outcomes) == (5, Outcomes(total=5, dead_again=5))
         left = plan.count - 5
         assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5, left=left, is_sample=True)
-        assert adapter in deck.outcome_evidence(plan)
+        assert adapter in writer.outcome_evidence(plan)
 
 
 @pytest.mark.parametrize("adapter", SYSTEMS)
@@ -150,14 +150,14 @@ def test_the_rest_follows_when_they_do_not(
 ) -> None:
     system = SYSTEMS[adapter]
     system.fill(raw)
-    with Writer(url, adapters=(adapter,)) as deck:
-        plan = deck.plan("retry", system.queue)
+    with Writer(url, adapters=(adapter,)) as writer:
+        plan = writer.plan("retry", system.queue)
         work(system, True)
-        result, outcomes = deck.redrive(plan, rate=1000.0, sample=3, patience_s=20, grace_s=0.1)
+        result, outcomes = writer.redrive(plan, rate=1000.0, sample=3, patience_s=20, grace_s=0.1)
         assert (result.applied, result.stopped, result.error) == (COUNT, None, None)
         assert (outcomes.total, outcomes.dead_again) == (COUNT, 0)
         until = time.monotonic() + 20
-        while (outcomes := deck.outcomes(plan)).done + outcomes.unknown < COUNT:
+        while (outcomes := writer.outcomes(plan)).done + outcomes.unknown < COUNT:
             assert time.monotonic() < until
         # Two of the systems keep nothing of what ended well: that stays unknown.
         assert outcomes.unknown == (COUNT if adapter in ("scheduler", "lists") else 0)
@@ -167,78 +167,78 @@ def test_the_rest_follows_when_they_do_not(
 def test_nobody_works(url: str, raw: redis.Redis, adapter: str) -> None:
     system = SYSTEMS[adapter]
     system.fill(raw)
-    with Writer(url, adapters=(adapter,)) as deck:
-        plan = deck.plan("retry", system.queue)
-        result, outcomes = deck.redrive(plan, sample=3, patience_s=0.1)
+    with Writer(url, adapters=(adapter,)) as writer:
+        plan = writer.plan("retry", system.queue)
+        result, outcomes = writer.redrive(plan, sample=3, patience_s=0.1)
         assert (result.applied, outcomes) == (3, Outcomes(total=3, waiting=3))
         assert "check that a worker runs" in str(result.stopped)
-        deck.undo(result.batch)
-        assert deck.outcomes(plan) == Outcomes(), "what was put back is as if it had not been touched"
+        writer.undo(result.batch)
+        assert writer.outcomes(plan) == Outcomes(), "what was put back is as if it had not been touched"
 
 
 @pytest.mark.parametrize("adapter", SYSTEMS)
 def test_the_log_tells_what_became_of_a_batch(url: str, raw: redis.Redis, adapter: str) -> None:
     system = SYSTEMS[adapter]
     system.fill(raw)
-    with Writer(url, adapters=(adapter,)) as deck:
-        result = deck.apply(deck.plan("retry", system.queue))
+    with Writer(url, adapters=(adapter,)) as writer:
+        result = writer.apply(writer.plan("retry", system.queue))
         for number in range(9):
             system.work(raw, well=number % 3 > 0)
-        found = deck.batch_outcomes(result.batch)
+        found = writer.batch_outcomes(result.batch)
         well = "unknown" if adapter in ("scheduler", "lists") else "done"
         assert (found.jobs, found.total) == (COUNT, COUNT)
         assert (found.dead_again, getattr(found, well), found.waiting) == (3, 6, COUNT - 9)
         plan = plans_dir() / f"{result.batch[2:]}.jsonl"
         plan.unlink()  # as on another machine: nothing is known there
-        assert deck.batch_outcomes(result.batch).jobs == 0
+        assert writer.batch_outcomes(result.batch).jobs == 0
 
 
 @pytest.mark.parametrize("adapter", SYSTEMS)
 def test_the_first_ones_are_told_one_by_one(url: str, raw: redis.Redis, adapter: str) -> None:
     system = SYSTEMS[adapter]
     system.fill(raw)
-    with Writer(url, adapters=(adapter,)) as deck:
-        plan = deck.plan("retry", system.queue)
-        assert {one.outcome for one in deck.sample_outcomes(plan, 5)} == {None}, "nothing went back yet"
-        result, _ = deck.redrive(plan, sample=2, patience_s=0.0)
-        assert [one.outcome for one in deck.sample_outcomes(plan, 4)] == ["waiting", "waiting", None, None]
-        deck.undo(result.batch)
-        assert {one.outcome for one in deck.sample_outcomes(plan, 4)} == {None}
+    with Writer(url, adapters=(adapter,)) as writer:
+        plan = writer.plan("retry", system.queue)
+        assert {one.outcome for one in writer.sample_outcomes(plan, 5)} == {None}, "nothing went back yet"
+        result, _ = writer.redrive(plan, sample=2, patience_s=0.0)
+        assert [one.outcome for one in writer.sample_outcomes(plan, 4)] == ["waiting", "waiting", None, None]
+        writer.undo(result.batch)
+        assert {one.outcome for one in writer.sample_outcomes(plan, 4)} == {None}
 
 
 def test_of_entries_that_are_the_same_it_is_not_said_which_died(url: str, raw: redis.Redis) -> None:
     name = "shop:sub:actions"
     raw.rpush(f"{name}:dead_letter", "same", "same", "other")
-    with Writer(url, adapters=("lists",)) as deck:
-        plan = deck.plan("retry", name)
-        result, outcomes = deck.redrive(plan, sample=1, patience_s=0.1)
+    with Writer(url, adapters=("lists",)) as writer:
+        plan = writer.plan("retry", name)
+        result, outcomes = writer.redrive(plan, sample=1, patience_s=0.1)
         assert (result.applied, outcomes.waiting) == (1, 1)
         raw.delete(name)
-        assert deck.outcomes(plan) == Outcomes(total=1, unknown=1)
+        assert writer.outcomes(plan) == Outcomes(total=1, unknown=1)
 
 
 def test_an_adapter_that_tells_nothing_refuses_to_watch(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     OneList().fill(raw)
-    with Writer(url, adapters=("lists",)) as deck:
-        plan = deck.plan("retry", OneList.queue)
+    with Writer(url, adapters=("lists",)) as writer:
+        plan = writer.plan("retry", OneList.queue)
         monkeypatch.setattr(Lists, "outcome_evidence", "")
         with pytest.raises(UsageError, match="the adapter lists does not report the outcomes"):
-            deck.redrive(plan, sample=1)
-        assert deck.adapters.why_not_watch("lists")
-        result, outcomes = deck.redrive(plan, rate=10_000.0)
+            writer.redrive(plan, sample=1)
+        assert writer.adapters.why_not_watch("lists")
+        result, outcomes = writer.redrive(plan, rate=10_000.0)
         assert (result.applied, result.stopped, outcomes.total) == (COUNT, None, COUNT)
 
 
 def test_several_adapters_in_one_redrive(url: str, raw: redis.Redis, work: Callable[[System, bool], None]) -> None:
     for name in ("ifdb", "lists"):
         SYSTEMS[name].fill(raw)
-    with Writer(url, adapters=("ifdb", "lists")) as deck:
-        plan = deck.plan("retry")
+    with Writer(url, adapters=("ifdb", "lists")) as writer:
+        plan = writer.plan("retry")
         assert plan.count == 2 * COUNT
         work(SYSTEMS["ifdb"], True)
-        result, outcomes = deck.redrive(plan, rate=10_000.0)
+        result, outcomes = writer.redrive(plan, rate=10_000.0)
         assert (result.applied, outcomes.total) == (2 * COUNT, 2 * COUNT)
         assert outcomes.waiting >= COUNT
 

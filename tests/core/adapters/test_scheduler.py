@@ -61,9 +61,9 @@ def page(raw: redis.Redis) -> Page:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url) as writer:
+        yield writer
 
 
 def score(raw: redis.Redis, job_id: str) -> int:
@@ -73,14 +73,14 @@ def score(raw: redis.Redis, job_id: str) -> int:
 
 
 @pytest.mark.parametrize("priority", [None, "CRITICAL", "HIGH", "LOW"])
-def test_an_empty_line_takes_the_score_of_the_page(page: Page, deck: Writer, priority: str | None) -> None:
+def test_an_empty_line_takes_the_score_of_the_page(page: Page, writer: Writer, priority: str | None) -> None:
     """It took the corrected formula: the job ran after jobs that were enqueued half an hour later."""
     page.move_to_dlq("dead", "boom")
-    plan = deck.plan("retry", "scheduler", priority=priority)
+    plan = writer.plan("retry", "scheduler", priority=priority)
     assert [entry.reason for entry in plan.entries()] == [
         f"moved to scheduler:queue:priority as {priority or 'NORMAL'}, the line is empty"
     ]
-    assert deck.apply(plan).applied == 1
+    assert writer.apply(plan).applied == 1
     assert score(page.raw, "dead") == pytest.approx(-OFFSETS[priority or "NORMAL"], abs=5000)
     for number in range(7):
         page.enqueue(f"later-{number}", "NORMAL")
@@ -94,18 +94,18 @@ def test_an_empty_line_takes_the_score_of_the_page(page: Page, deck: Writer, pri
      ("CRITICAL", "behind all 3 jobs", 3)],
 )  # fmt: skip
 def test_the_plan_says_where_in_the_line_a_job_will_stand(
-    page: Page, deck: Writer, priority: str, place: str, rank: int
+    page: Page, writer: Writer, priority: str, place: str, rank: int
 ) -> None:
     """By the page's formula CRITICAL is last, whatever its text says; the plan names the formula."""
     for at, name in enumerate(("NORMAL", "NORMAL", "HIGH")):
         page.enqueue(f"job-{at}", name, ago_s=60)
     page.move_to_dlq("dead", "boom")
-    plan = deck.plan("retry", "scheduler", priority=priority)
+    plan = writer.plan("retry", "scheduler", priority=priority)
     assert [entry.reason for entry in plan.entries()] == [
         f"moved to scheduler:queue:priority as {priority}, {place} in line"
     ]
     assert [caution.code for caution in plan.tail.cautions] == ["status_elsewhere", "low_first"]
-    deck.apply(plan)
+    writer.apply(plan)
     assert page.line().index("dead") == rank
 
 
@@ -116,33 +116,33 @@ def test_a_setting_names_the_formula_of_the_service(url: str, page: Page, settin
     if setting is None:
         page.sign = 1
         page.enqueue("there", "NORMAL")
-    with Writer(url, adapter_settings={} if setting is None else {"scheduler": {"score": setting}}) as deck:
-        plan = deck.plan("retry", "scheduler", priority="HIGH")
+    with Writer(url, adapter_settings={} if setting is None else {"scheduler": {"score": setting}}) as writer:
+        plan = writer.plan("retry", "scheduler", priority="HIGH")
         assert [caution.code for caution in plan.tail.cautions] == ["status_elsewhere"]
-        deck.apply(plan)
+        writer.apply(plan)
     sign = -1 if setting == "document" else 1
     assert score(page.raw, "dead") == pytest.approx(sign * OFFSETS["HIGH"], abs=5000)
 
 
-def test_an_overdue_job_is_put_in_line_as_the_page_promotes_it(page: Page, deck: Writer) -> None:
+def test_an_overdue_job_is_put_in_line_as_the_page_promotes_it(page: Page, writer: Writer) -> None:
     page.enqueue_delayed("late", -90, "HIGH")
-    deck.apply(deck.plan_purge(["overdue_delayed"]))
+    writer.apply(writer.plan_purge(["overdue_delayed"]))
     assert score(page.raw, "late") == pytest.approx(-OFFSETS["HIGH"], abs=5000)
 
 
-def test_a_job_in_processing_is_buried_as_by_move_to_dlq(page: Page, deck: Writer) -> None:
+def test_a_job_in_processing_is_buried_as_by_move_to_dlq(page: Page, writer: Writer) -> None:
     """With its fence: one that its worker ended, or another has now, is left alone."""
     page.mark_processing("hung", "worker-1")
     page.mark_processing("taken", "worker-1")
-    plan = deck.plan("bury", "scheduler", state=State.RUNNING, reason="hangs for an hour")
+    plan = writer.plan("bury", "scheduler", state=State.RUNNING, reason="hangs for an hour")
     assert plan.count == 2
     page.mark_processing("taken", "worker-2")
-    result = deck.apply(plan)
+    result = writer.apply(plan)
     assert (result.applied, result.skipped_count) == (1, 1)
     [told] = map(json.loads, page.letters())
     assert (told["jobId"], told["reason"], set(told)) == ("hung", "hangs for an hour", {"jobId", "reason", "failedAt"})
     assert page.raw.hkeys(PROCESSING) == [b"taken"]
-    assert deck.undo(result.batch).restored == 1
+    assert writer.undo(result.batch).restored == 1
     assert set(page.raw.hkeys(PROCESSING)) == {b"hung", b"taken"}
     assert page.raw.zcard(DEAD) == 0
 
@@ -169,52 +169,52 @@ def test_priorities_have_the_names_of_the_scheduler(url: str, page: Page, capsys
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_retry_takes_all_dead_letters_of_a_job(page: Page, deck: Writer, named: bool) -> None:
+def test_a_retry_takes_all_dead_letters_of_a_job(page: Page, writer: Writer, named: bool) -> None:
     """A job that failed twice has two; the service's own retry leaves one, which would run the job again."""
     for ago_s in (60, 30):
         page.move_to_dlq("twice", "boom", ago_s)
     page.move_to_dlq("once", "boom")
     before = page.letters()
-    plan = deck.plan("retry", "scheduler", ids=["twice"] if named else ())
+    plan = writer.plan("retry", "scheduler", ids=["twice"] if named else ())
     assert sorted(entry.reason for entry in plan.entries()) == [
         *(["moved to scheduler:queue:priority as NORMAL, the line is empty"] * (1 if named else 2)),
         "removed with the other dead letter of its job",
     ]
-    result = deck.apply(plan)
+    result = writer.apply(plan)
     assert (result.applied, result.skipped_count) == (plan.count, 0)
     assert len(page.letters()) == (1 if named else 0)
     assert set(page.line()) == ({"twice"} if named else {"twice", "once"})
-    assert deck.undo(result.batch).restored == plan.count
+    assert writer.undo(result.batch).restored == plan.count
     assert page.letters() == before
     assert page.line() == []
 
 
-def test_a_retry_of_one_dead_letter_takes_the_other_one_of_its_job(page: Page, deck: Writer) -> None:
+def test_a_retry_of_one_dead_letter_takes_the_other_one_of_its_job(page: Page, writer: Writer) -> None:
     for ago_s in (60, 30):
         page.move_to_dlq("twice", "boom", ago_s)
     before = page.letters()
-    letter, _ = deck.jobs("scheduler", state=State.DEAD)
-    plan, _ = deck.plan_jobs("retry", [letter])
+    letter, _ = writer.jobs("scheduler", state=State.DEAD)
+    plan, _ = writer.plan_jobs("retry", [letter])
     assert [entry.reason for entry in plan.entries()] == [
         "moved to scheduler:queue:priority as NORMAL, the line is empty; takes 2 dead letters"
     ]
-    result = deck.apply(plan)
+    result = writer.apply(plan)
     assert (page.letters(), page.line()) == ([], ["twice"])
-    deck.undo(result.batch)
+    writer.undo(result.batch)
     assert (page.letters(), page.line()) == (before, [])
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_job_stands_where_the_plan_says_beside_the_pages_own_promotion(page: Page, deck: Writer, seed: int) -> None:
+def test_a_job_stands_where_the_plan_says_beside_the_pages_own_promotion(page: Page, writer: Writer, seed: int) -> None:
     """Random lines: the page enqueues a job of the same priority at the same moment, and it stands beside ours."""
     random = Random(seed)
     for number in range(random.randrange(1, 30)):
         page.enqueue(f"job-{number}", random.choice(list(OFFSETS)), ago_s=random.uniform(5, 7200))
     priority = random.choice(list(OFFSETS))
     page.move_to_dlq("ours", "boom")
-    plan = deck.plan("retry", "scheduler", priority=priority)
+    plan = writer.plan("retry", "scheduler", priority=priority)
     [entry] = plan.entries()
-    deck.apply(plan)
+    writer.apply(plan)
     page.enqueue("theirs", priority)
     line = page.line()
     assert abs(line.index("ours") - line.index("theirs")) == 1

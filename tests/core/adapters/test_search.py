@@ -19,7 +19,7 @@ QUEUE = "shop:mail:actions"
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
+def writer(url: str) -> Iterator[Writer]:
     with Writer(url) as made:
         yield made
 
@@ -37,15 +37,15 @@ def line(raw: redis.Redis) -> None:
 @pytest.mark.parametrize(
     ("name", "state"), [(f"job-{LINE - 1}", "ready"), ("job-delayed", "delayed"), ("job-dead", "dead")]
 )
-def test_a_job_is_found_behind_a_long_line(deck: Writer, name: str, state: str) -> None:
-    assert [(one.id, one.state, one.match) for one in deck.find(name)] == [(name, state, "id")]
+def test_a_job_is_found_behind_a_long_line(writer: Writer, name: str, state: str) -> None:
+    assert [(one.id, one.state, one.match) for one in writer.find(name)] == [(name, state, "id")]
 
 
 @pytest.mark.usefixtures("line")
-def test_what_is_not_there_is_not_found_in_all_of_it(deck: Writer) -> None:
+def test_what_is_not_there_is_not_found_in_all_of_it(writer: Writer) -> None:
     told: list[int] = []
     search = IdSearch(wanted="nowhere", progress=lambda scanned, _found: told.append(scanned))
-    assert deck.find(search) == []
+    assert writer.find(search) == []
     assert search.cut == {}
     assert search.scanned == LINE + 2
     assert told == sorted(told)
@@ -53,25 +53,25 @@ def test_what_is_not_there_is_not_found_in_all_of_it(deck: Writer) -> None:
 
 
 @pytest.mark.usefixtures("line")
-def test_a_search_that_stops_says_where(deck: Writer) -> None:
+def test_a_search_that_stops_says_where(writer: Writer) -> None:
     search = IdSearch(wanted="nowhere", most=1000)
-    assert deck.find(search) == []
+    assert writer.find(search) == []
     assert search.cut == {"scheduler": 1000}
     assert search.scanned < LINE
 
 
-def test_a_native_job_by_its_name_and_by_an_id_in_its_payload(deck: Writer) -> None:
-    named = deck.enqueue(QUEUE, "send", name="order-1841", unique=True)
-    asked = deck.enqueue(QUEUE, "send", [{"data": {"correlation_id": "c-7"}, "task_id": "t-3"}])
-    deck.enqueue(QUEUE, "send", ["mentions order-1841, c-7 and t-3"])
+def test_a_native_job_by_its_name_and_by_an_id_in_its_payload(writer: Writer) -> None:
+    named = writer.enqueue(QUEUE, "send", name="order-1841", unique=True)
+    asked = writer.enqueue(QUEUE, "send", [{"data": {"correlation_id": "c-7"}, "task_id": "t-3"}])
+    writer.enqueue(QUEUE, "send", ["mentions order-1841, c-7 and t-3"])
     for wanted, job, match in (
         ("order-1841", named, "name"), ("c-7", asked, "correlation_id"), ("t-3", asked, "task_id"),
         (named.id, named, "id"),
     ):  # fmt: skip
-        assert [(one.id, one.match) for one in deck.find(wanted)] == [(job.id, match)], wanted
+        assert [(one.id, one.match) for one in writer.find(wanted)] == [(job.id, match)], wanted
 
 
-def test_a_message_is_followed_through_request_response_and_callback(deck: Writer, raw: redis.Redis) -> None:
+def test_a_message_is_followed_through_request_response_and_callback(writer: Writer, raw: redis.Redis) -> None:
     request = {"action_id": "a-1", "action_type": "embed", "task_id": "t-1", "correlation_id": "c-1", "data": {}}
     response = {"action_id": "a-2", "success": True, "correlation_id": "c-1", "data": {}}
     callback = {"action_id": "a-3", "action_type": "embed.completed", "data": {"correlation_id": "c-1"}}
@@ -82,9 +82,9 @@ def test_a_message_is_followed_through_request_response_and_callback(deck: Write
         "shop:ingest:actions", json.dumps({**request, "action_id": "b-1", "task_id": "t-2", "correlation_id": "c-2"})
     )
     for wanted in ("c-1", "a-1", "a-2", "a-3"):
-        assert {one.id for one in deck.find(wanted)} == {"a-1", "a-2", "a-3"}, wanted
+        assert {one.id for one in writer.find(wanted)} == {"a-1", "a-2", "a-3"}, wanted
 
 
-def test_a_wanted_text_that_is_no_text_of_a_filter(deck: Writer) -> None:
-    job = deck.enqueue(QUEUE, "send", name='say "hi"*\\')
-    assert [one.id for one in deck.find('say "hi"*\\')] == [job.id]
+def test_a_wanted_text_that_is_no_text_of_a_filter(writer: Writer) -> None:
+    job = writer.enqueue(QUEUE, "send", name='say "hi"*\\')
+    assert [one.id for one in writer.find('say "hi"*\\')] == [job.id]

@@ -23,9 +23,9 @@ CHANGES = st.lists(st.tuples(st.sampled_from(["remove", "first", "last"]), st.in
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url) as writer:
+        yield writer
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -36,14 +36,14 @@ def deck(url: str) -> Iterator[Writer]:
     changes=st.lists(CHANGES, max_size=12),
 )
 def test_what_stays_is_met_once_however_the_rest_moves(
-    deck: Writer, raw: redis.Redis, scores: list[int], size: int, down: bool, changes: list[Any]
+    writer: Writer, raw: redis.Redis, scores: list[int], size: int, down: bool, changes: list[Any]
 ) -> None:
     raw.delete(KEY)
     raw.zadd(KEY, {f"m{at:02d}": score for at, score in enumerate(scores)})
     stays = {f"m{at:02d}".encode() for at in range(len(scores))}
     walk, met = SortedSet(KEY.encode(), down=down), Counter[bytes]()
     for at in range(100):
-        flat = deck.run(walk.take(size))
+        flat = writer.run(walk.take(size))
         met.update(flat[::2])
         if walk.over or not flat:
             break
@@ -58,11 +58,11 @@ def test_what_stays_is_met_once_however_the_rest_moves(
     assert {member for member in stays if met[member] != 1} == set()
 
 
-def test_a_page_that_is_not_full_is_the_last(deck: Writer, raw: redis.Redis) -> None:
+def test_a_page_that_is_not_full_is_the_last(writer: Writer, raw: redis.Redis) -> None:
     raw.zadd(KEY, {f"m{at}": at for at in range(5)})
     walk = SortedSet(KEY.encode())
-    assert (len(deck.run(walk.take(3))), walk.over) == (6, False)
+    assert (len(writer.run(walk.take(3))), walk.over) == (6, False)
     raw.config_resetstat()
-    assert (deck.run(walk.take(3))[::2], walk.over) == ([b"m3", b"m4"], True)
-    assert deck.run(walk.take(3)) == []
+    assert (writer.run(walk.take(3))[::2], walk.over) == ([b"m3", b"m4"], True)
+    assert writer.run(walk.take(3)) == []
     assert raw.info("commandstats")["cmdstat_zrange"]["calls"] == 1

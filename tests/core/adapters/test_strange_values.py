@@ -66,24 +66,24 @@ def spoil(raw: redis.Redis) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_strange_values_stop_no_look(url: str, raw: redis.Redis, name: str) -> None:
     spoil(raw)
-    with Writer(url, adapters=(name,)) as deck:
-        rows = deck.snapshot().queues
+    with Writer(url, adapters=(name,)) as writer:
+        rows = writer.snapshot().queues
         assert rows
         codec.encode_json([row.name.encode("utf-8", "replace").decode() for row in rows])
         for row in rows:
-            for job in deck.jobs(row.name):
+            for job in writer.jobs(row.name):
                 for number in (job.since_ms, job.due_ms, job.enqueued_ms, job.failed_ms, job.attempts, job.priority):
                     assert number is None or abs(number) < 2**63, (job.key, number)
                 assert job.age_s is None or job.age_s < 10**12
-        deck.stuck()
-        deck.groups()
-        deck.plan_purge(read_rules(()))
+        writer.stuck()
+        writer.groups()
+        writer.plan_purge(read_rules(()))
         for verb in ("retry", "discard", "cancel", "run", "bury", "complete", "requeue"):
             try:
-                deck.plan(verb)
+                writer.plan(verb)
             except UsageError:
                 continue
-        deck.run(deck.adapters.foreign[0].health(int(time.time() * 1000), deck.snapshot().queues))
+        writer.run(writer.adapters.non_native[0].health(int(time.time() * 1000), writer.snapshot().queues))
 
 
 LOOKS = (
@@ -99,10 +99,10 @@ def test_strange_values_are_shown_as_text(
 ) -> None:
     """No command fails, none writes a sign that steers a terminal, and JSON is JSON."""
     spoil(raw)
-    with Writer(url, adapters=(name,)) as deck:
-        rows = deck.snapshot().queues
+    with Writer(url, adapters=(name,)) as writer:
+        rows = writer.snapshot().queues
         # An empty name alone is refused, as an unset shell variable would be; with its adapter it is taken.
-        jobs = {row.name or f"{name}/": next(iter(deck.jobs(row.name))) for row in rows}
+        jobs = {row.name or f"{name}/": next(iter(writer.jobs(row.name))) for row in rows}
     assert jobs
     for command in LOOKS:
         for queue, job in list(jobs.items())[: None if "{queue}" in command else 1]:
@@ -132,8 +132,8 @@ def test_secrets_of_a_record_are_masked_wherever_it_is_named(
     raw.hset("scheduler:processing", "h", text)
     raw.hset("ifdb:task_data", "t", json.dumps({"fail": True, "kwargs": facts, "log": f"Failed: {facts['reason']}"}))
     raw.rpush("shop:sub:actions:dead_letter", text)
-    with Writer(url, adapters=NAMES) as deck:
-        jobs = [job for row in deck.snapshot().queues for job in deck.jobs(row.name)]
+    with Writer(url, adapters=NAMES) as writer:
+        jobs = [job for row in writer.snapshot().queues for job in writer.jobs(row.name)]
     assert len(jobs) == 8
     looks = [["status"], ["dead"], ["dead", "--group"], ["health"], ["purge"], ["dead", "discard"]]
     for words in [*looks, *(["job", job.queue, job.key] for job in jobs)]:
@@ -149,17 +149,17 @@ def test_every_field_filters_strange_values(url: str, raw: redis.Redis, name: st
     spoil(raw)
     paths = ("payload.vm", "payload.args[0]", "payload.a.b", "payload.priority", "payload.name")
     words = ("5", "<1h", "a*")
-    with Writer(url, adapters=(name,)) as deck:
-        row = max(deck.snapshot().queues, key=lambda one: sum(getattr(one, state) or 0 for state in State))
-        whole = sorted(job.key for job in deck.jobs(row.name))
+    with Writer(url, adapters=(name,)) as writer:
+        row = max(writer.snapshot().queues, key=lambda one: sum(getattr(one, state) or 0 for state in State))
+        whole = sorted(job.key for job in writer.jobs(row.name))
         used = 0
         for field in (*FIELDS, *paths):
             for word in words:
                 try:
-                    found = [job.key for job in deck.jobs(row.name, where=f"{field}:{word}")]
+                    found = [job.key for job in writer.jobs(row.name, where=f"{field}:{word}")]
                 except UsageError:
                     continue
                 used += 1
-                others = [job.key for job in deck.jobs(row.name, where=f"-{field}:{word}")]
+                others = [job.key for job in writer.jobs(row.name, where=f"-{field}:{word}")]
                 assert sorted(found + others) == whole, (field, word)
         assert used > 20

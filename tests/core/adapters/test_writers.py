@@ -88,7 +88,7 @@ def test_scheduler_writer_while_qdeck_retries_promotes_and_purges(
     url: str, raw: redis.Redis, shared_server: Server
 ) -> None:
     """Its own promotion stands still behind a broken entry: qdeck puts that aside, and in line what is overdue."""
-    with shared_server.client() as client, Writer(url, adapters=("scheduler",)) as deck:
+    with shared_server.client() as client, Writer(url, adapters=("scheduler",)) as admin:
         writer = SchedulerWriter(client)
         jobs = [f"job{n}" for n in range(300)]
         writer.fails = {job: 2 if n % 10 == 0 else 1 for n, job in enumerate(jobs) if n % 5 == 0}
@@ -103,12 +103,12 @@ def test_scheduler_writer_while_qdeck_retries_promotes_and_purges(
         worker.start()
 
         def operate() -> None:
-            deck.apply(deck.plan_purge(read_rules(("broken_entries", "overdue_delayed"))))
+            admin.apply(admin.plan_purge(read_rules(("broken_entries", "overdue_delayed"))))
             failed = [job for job, status in dict(writer.status).items() if status == "FAILED"]
-            plan = deck.plan("retry", "scheduler", where=f"id:{','.join(failed)}" if failed else "id:none")
+            plan = admin.plan("retry", "scheduler", where=f"id:{','.join(failed)}" if failed else "id:none")
             for entry in plan.entries():  # what its warning asks for
                 writer.status[entry.id] = "QUEUED"
-            for skip in deck.apply(plan).skipped:  # its worker had written the letter, and held the job still
+            for skip in admin.apply(plan).skipped:  # its worker had written the letter, and held the job still
                 writer.status[skip.id] = "FAILED"
 
         try:
@@ -197,7 +197,7 @@ def _iso() -> str:
 
 
 def test_ifdb_writer_while_qdeck_retries_runs_and_purges(url: str, raw: redis.Redis, shared_server: Server) -> None:
-    with shared_server.client() as client, Writer(url, adapters=("ifdb",)) as deck:
+    with shared_server.client() as client, Writer(url, adapters=("ifdb",)) as admin:
         writer = IfdbWriter(client)
         tasks = [f"task{n}" for n in range(120)]
         writer.fails = {task: 1 + n % 3 for n, task in enumerate(tasks) if n % 4 == 0}
@@ -208,9 +208,9 @@ def test_ifdb_writer_while_qdeck_retries_runs_and_purges(url: str, raw: redis.Re
 
         def operate() -> None:
             for verb in ("retry", "run"):
-                deck.apply(deck.plan(verb, "ifdb"))
-            plan = deck.plan_purge(read_rules(("task_too_old",)), Limits(max_task_age=0))
-            deck.apply(plan)
+                admin.apply(admin.plan(verb, "ifdb"))
+            plan = admin.plan_purge(read_rules(("task_too_old",)), Limits(max_task_age=0))
+            admin.apply(plan)
 
         try:
             until(lambda: all(writer.runs[task] for task in tasks), operate)

@@ -45,11 +45,11 @@ def test_a_refresh_and_a_list_take_no_large_payload(url: str, raw: Any) -> None:
     yard = Yard(url, raw)
     job = yard.add(1)
     raw.hset(keys.key(yard.queue, "body"), job, b"x" * 64 * 1024 * 1024)
-    with Writer(url) as deck:
-        deck.snapshot()
+    with Writer(url) as writer:
+        writer.snapshot()
         before = raw.info("stats")["total_net_output_bytes"]
-        deck.snapshot()
-        deck.page(yard.queue, bodies=False)
-        deck.run(read_stretch(yard.queue, "ready", 0, 50))
+        writer.snapshot()
+        writer.page(yard.queue, bodies=False)
+        writer.run(read_stretch(yard.queue, "ready", 0, 50))
         assert raw.info("stats")["total_net_output_bytes"] - before < 100_000
     yard.client.close()

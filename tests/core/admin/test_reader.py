@@ -32,7 +32,7 @@ QUEUE = "demo:mail:actions"
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
+def writer(url: str) -> Iterator[Writer]:
     with Writer(url) as made:
         yield made
 
@@ -74,63 +74,65 @@ def many(client: SyncClient, count: int, *, due_ms: int | None = None, priority:
     return [job.id for job in made]
 
 
-def test_an_empty_server_is_healthy(deck: Writer) -> None:
-    seen = deck.snapshot()
+def test_an_empty_server_is_healthy(writer: Writer) -> None:
+    seen = writer.snapshot()
     assert (seen.status, seen.queues, seen.findings, seen.notices) == (Status.HEALTHY, (), (), ())
     assert seen.server.version
     assert seen.server.role == "master"
 
 
-def test_counts_of_every_state(deck: Writer, client: SyncClient) -> None:
+def test_counts_of_every_state(writer: Writer, client: SyncClient) -> None:
     ids = many(client, 6)
-    deck.enqueue(QUEUE, "t", delay=60)
-    deck.enqueue(QUEUE, "t", after=[ids[5]])
+    writer.enqueue(QUEUE, "t", delay=60)
+    writer.enqueue(QUEUE, "t", after=[ids[5]])
     first, second, third = claim(client, 3)
     end(client, "failed", first, {"class": "pkg.Boom", "message": "no"})
     end(client, "done", second)
-    deck.apply(deck.plan("cancel", QUEUE, ids=[ids[3]]))
-    [row] = deck.snapshot().queues
+    writer.apply(writer.plan("cancel", QUEUE, ids=[ids[3]]))
+    [row] = writer.snapshot().queues
     assert (row.ready, row.delayed, row.blocked, row.running) == (2, 1, 1, 1)
     assert (row.dead, row.done, row.cancelled, row.stuck) == (1, 1, 1, 0)
     assert row.totals["enqueued"] == 8
-    assert deck.job(QUEUE, third.id).worker == "w1"
+    assert writer.job(QUEUE, third.id).worker == "w1"
 
 
-def test_rates_need_two_looks(deck: Writer, client: SyncClient) -> None:
+def test_rates_need_two_looks(writer: Writer, client: SyncClient) -> None:
     many(client, 1)
-    assert deck.snapshot().queues[0].in_per_s is None
+    assert writer.snapshot().queues[0].in_per_s is None
     many(client, 10)
     time.sleep(0.05)
-    rate = deck.snapshot().queues[0].in_per_s
+    rate = writer.snapshot().queues[0].in_per_s
     assert rate is not None
     assert 10 < rate <= 200
 
 
-def test_the_oldest_job_may_have_a_low_priority(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_the_oldest_job_may_have_a_low_priority(writer: Writer, client: SyncClient, raw: redis.Redis) -> None:
     now = int(time.time() * 1000)
     many(client, 1)
     for priority, age_ms in ((0, 1_000), (50, 5_000), (200, 90_000), (899, 2_000)):
         raw.zadd(keys.key(QUEUE, "ready"), {f"p{priority}": priority * BAND + now - age_ms})
-    row = deck.snapshot().queues[0]
+    row = writer.snapshot().queues[0]
     assert row.oldest_s == pytest.approx(90, abs=5)
     assert row.oldest_exact
 
 
-def test_more_priorities_than_are_looked_at_is_told(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_more_priorities_than_are_looked_at_is_told(writer: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     now = int(time.time() * 1000)
     raw.zadd(keys.key(QUEUE, "ready"), {f"p{n}": n * BAND + now for n in range(40)})
-    assert not deck.snapshot().queues[0].oldest_exact
+    assert not writer.snapshot().queues[0].oldest_exact
 
 
-def test_a_due_job_that_nobody_puts_in_line_waits_too(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_due_job_that_nobody_puts_in_line_waits_too(writer: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     raw.zadd(keys.key(QUEUE, "delayed"), {"late": int(time.time() * 1000) - 120_000})
     raw.hincrby(keys.key(QUEUE, "meta").decode(), "delayed", 1)
-    assert deck.snapshot().queues[0].oldest_s == pytest.approx(120, abs=5)
+    assert writer.snapshot().queues[0].oldest_s == pytest.approx(120, abs=5)
 
 
-def test_stuck_counts_expired_leases_graces_and_time_limits(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_stuck_counts_expired_leases_graces_and_time_limits(
+    writer: Writer, client: SyncClient, raw: redis.Redis
+) -> None:
     many(client, 4)
     late, grace, over, _fine = claim(client, 4)
     now = int(time.time() * 1000)
@@ -139,26 +141,26 @@ def test_stuck_counts_expired_leases_graces_and_time_limits(deck: Writer, client
     raw.hset(lease, grace.id, raw.hget(lease, grace.id) + b" ?")  # type: ignore[operator]  # a blocking client answers at once
     raw.hset(lease, over.id, f"w1:1 {now - 60_000} 60000 0")
     raw.hset(keys.key(QUEUE, "head").decode(), over.id, f"{now} 100 0 t\nm1000")
-    seen = deck.snapshot()
+    seen = writer.snapshot()
     assert seen.queues[0].stuck == 3
     assert any("3 jobs stuck" in reason.text for reason in seen.findings)
 
 
-def test_paused_and_unserved_queues_are_reasons(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_paused_and_unserved_queues_are_reasons(writer: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 2)
-    assert [r.text for r in deck.snapshot().findings] == [f"no live worker for {QUEUE}, 2 jobs waiting"]
+    assert [r.text for r in writer.snapshot().findings] == [f"no live worker for {QUEUE}, 2 jobs waiting"]
     said = {"queues": [QUEUE], "heartbeat_ms": int(time.time() * 1000), "state": "running", "host": "h", "pid": 1}
     raw.hset("qdeck:workers", "w1", json.dumps(said))
-    assert deck.snapshot().status is Status.HEALTHY
-    assert deck.workers()[0].alive
-    deck.pause(QUEUE)
-    assert "is paused" in deck.snapshot().findings[0].text
-    deck.resume(QUEUE)
+    assert writer.snapshot().status is Status.HEALTHY
+    assert writer.workers()[0].alive
+    writer.pause(QUEUE)
+    assert "is paused" in writer.snapshot().findings[0].text
+    writer.resume(QUEUE)
     raw.hset("qdeck:workers", "w1", json.dumps(said | {"heartbeat_ms": 1}))
-    assert not deck.workers()[0].alive
+    assert not writer.workers()[0].alive
 
 
-def test_dead_letters_make_a_deck_degraded_then_unhealthy(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_dead_letters_make_a_deck_degraded_then_unhealthy(writer: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     claim(client)
     meta = keys.key(QUEUE, "meta").decode()
@@ -169,202 +171,202 @@ def test_dead_letters_make_a_deck_degraded_then_unhealthy(deck: Writer, client: 
         (1001, Status.UNHEALTHY),
     ):
         raw.hset(meta, "dead_letter", count)
-        assert deck.snapshot().status is status
+        assert writer.snapshot().status is status
 
 
-def test_a_foreign_key_is_that_queues_problem_only(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_foreign_key_is_that_queues_problem_only(writer: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     raw.hset("qdeck:queues", mapping={"other:x:actions": 1, "third:x:actions": 1, "gone:x:actions": 1})
     raw.rpush("{other:x:actions}:meta", "x")
     raw.hset("{third:x:actions}:meta", mapping={"v": "7"})
-    rows = {row.name: row for row in deck.snapshot().queues}
+    rows = {row.name: row for row in writer.snapshot().queues}
     assert set(rows) == {QUEUE, "other:x:actions", "third:x:actions"}
     assert rows[QUEUE].ready == 1
     assert "another type" in str(rows["other:x:actions"].problem)
     assert "layout 7" in str(rows["third:x:actions"].problem)
 
 
-def test_a_wrong_list_under_our_name_keeps_the_counts(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_wrong_list_under_our_name_keeps_the_counts(writer: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 3)
     raw.rename(keys.key(QUEUE, "ready"), "elsewhere")
     raw.set(keys.key(QUEUE, "ready"), "x")
-    row = deck.snapshot().queues[0]
+    row = writer.snapshot().queues[0]
     assert row.ready == 3
     assert row.problem
 
 
-def test_a_queue_that_the_registry_lacks_is_found(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_queue_that_the_registry_lacks_is_found(writer: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     raw.delete("qdeck:queues")
-    assert [row.name for row in deck.snapshot().queues] == [QUEUE]
-    deck.enqueue("other:x:actions", "t")
-    assert [row.name for row in deck.snapshot().queues] == [QUEUE, "other:x:actions"]
+    assert [row.name for row in writer.snapshot().queues] == [QUEUE]
+    writer.enqueue("other:x:actions", "t")
+    assert [row.name for row in writer.snapshot().queues] == [QUEUE, "other:x:actions"]
 
 
-def test_details_of_hidden_queues_take_turns(deck: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_details_of_hidden_queues_take_turns(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_queues, "ROTATION", 1)
     for n in range(3):
-        deck.enqueue(f"q{n}:x:actions", "t")
+        writer.enqueue(f"q{n}:x:actions", "t")
     looks = [
-        sum(row.oldest_s is not None for row in deck.snapshot(visible=[QueueRef(NATIVE, "q0:x:actions")]).queues)
+        sum(row.oldest_s is not None for row in writer.snapshot(visible=[QueueRef(NATIVE, "q0:x:actions")]).queues)
         for _ in range(3)
     ]
     assert looks == [1, 2, 3]
 
 
-def test_a_deck_with_many_queues_is_counted_in_turns(deck: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deck_with_many_queues_is_counted_in_turns(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_queues, "CHUNK", 2)
     monkeypatch.setattr(native_queues, "PORTION", 2)
     names = [f"q{n}:x:actions" for n in range(6)]
     for name in names:
-        deck.enqueue(name, "t")
-    first = deck.snapshot(visible=())
+        writer.enqueue(name, "t")
+    first = writer.snapshot(visible=())
     assert first.fresh is None
     assert first.counted_ms == first.at_ms
     assert first.totals.ready == 6
     for name in names:
-        deck.enqueue(name, "t")
-    looks = [deck.snapshot(visible=[QueueRef(NATIVE, names[5])]) for _ in range(3)]
+        writer.enqueue(name, "t")
+    looks = [writer.snapshot(visible=[QueueRef(NATIVE, names[5])]) for _ in range(3)]
     assert looks[0].fresh == frozenset(QueueRef(NATIVE, name) for name in (*names[:2], names[5]))
     assert [look.totals.ready for look in looks] == [9, 11, 12]
     assert looks[0].counted_ms == first.at_ms
     assert looks[2].counted_ms == looks[0].at_ms
     assert [row.ready for row in looks[0].queues] == [2, 2, 1, 1, 1, 2]
-    deck.enqueue("new:x:actions", "t")
-    newer = deck.snapshot(visible=[])
+    writer.enqueue("new:x:actions", "t")
+    newer = writer.snapshot(visible=[])
     assert newer.fresh == frozenset({QueueRef(NATIVE, names[5]), QueueRef(NATIVE, "new:x:actions")})
-    assert deck.snapshot().fresh is None
+    assert writer.snapshot().fresh is None
 
 
 @pytest.mark.parametrize("state", ["ready", "delayed"])
-def test_paging_gives_every_job_once_though_all_are_tied(deck: Writer, client: SyncClient, state: str) -> None:
+def test_paging_gives_every_job_once_though_all_are_tied(writer: Writer, client: SyncClient, state: str) -> None:
     due = int(time.time() * 1000) + 10**7 if state == "delayed" else None
     ids = many(client, 1_300, due_ms=due)
-    assert [record.id for record in deck.jobs(QUEUE, state=state)] == ids
+    assert [record.id for record in writer.jobs(QUEUE, state=state)] == ids
 
 
 @pytest.mark.parametrize("newest", [False, True])
 def test_paging_goes_on_where_the_last_entry_was(
-    deck: Writer, client: SyncClient, monkeypatch: pytest.MonkeyPatch, newest: bool
+    writer: Writer, client: SyncClient, monkeypatch: pytest.MonkeyPatch, newest: bool
 ) -> None:
     """What is taken out between two pages, the last entry of the page included, makes nobody else be left out."""
     monkeypatch.setattr(joblists, "SLICE", 50)
     ids = many(client, 200, due_ms=int(time.time() * 1000) + 10**7)
     order = ids[::-1] if newest else ids
-    first = deck.page(QUEUE, state="delayed", newest=newest, most=50)
-    deck.apply(deck.plan("discard", QUEUE, ids=[*order[:10], order[49], order[60]]))
+    first = writer.page(QUEUE, state="delayed", newest=newest, most=50)
+    writer.apply(writer.plan("discard", QUEUE, ids=[*order[:10], order[49], order[60]]))
     rest, cursor = [], first.cursor
     while cursor is not None:
-        page = deck.page(QUEUE, state="delayed", newest=newest, cursor=cursor, most=50)
+        page = writer.page(QUEUE, state="delayed", newest=newest, cursor=cursor, most=50)
         rest += [record.id for record in page.jobs]
         cursor = page.cursor
     assert [record.id for record in first.jobs] == order[:50]
     assert rest == [job_id for job_id in order[50:] if job_id != order[60]]
 
 
-def test_a_filter_sees_payloads_errors_and_short_facts(deck: Writer, client: SyncClient) -> None:
+def test_a_filter_sees_payloads_errors_and_short_facts(writer: Writer, client: SyncClient) -> None:
     ids = many(client, 20)
     end(client, "failed", claim(client)[0], {"class": "pkg.TimeoutError", "message": "slow", "worker": "w9"})
-    assert [r.id for r in deck.jobs(QUEUE, where="payload.0>=18")] == ids[18:]
-    assert [r.id for r in deck.jobs(QUEUE, where="error:Timeout* message:slow worker:w9")] == ids[:1]
-    assert [r.id for r in deck.jobs(QUEUE, where=f"id:{ids[3]}")] == [ids[3]]
-    assert len(list(deck.jobs(QUEUE, where="state:ready -task:x"))) == 19
-    assert len(list(deck.jobs(QUEUE, state="ready", limit=7))) == 7
+    assert [r.id for r in writer.jobs(QUEUE, where="payload.0>=18")] == ids[18:]
+    assert [r.id for r in writer.jobs(QUEUE, where="error:Timeout* message:slow worker:w9")] == ids[:1]
+    assert [r.id for r in writer.jobs(QUEUE, where=f"id:{ids[3]}")] == [ids[3]]
+    assert len(list(writer.jobs(QUEUE, where="state:ready -task:x"))) == 19
+    assert len(list(writer.jobs(QUEUE, state="ready", limit=7))) == 7
     with pytest.raises(InvalidFilter):
-        deck.jobs(QUEUE, where="nosuch:1")
+        writer.jobs(QUEUE, where="nosuch:1")
 
 
-def test_all_about_a_job(deck: Writer, client: SyncClient) -> None:
-    parent = deck.enqueue(QUEUE, "t", [1], {"api_key": "k", "n": 2}, name="n", tags=["a", "b"])
-    child = deck.enqueue(QUEUE, "t", after=[parent.id])
+def test_all_about_a_job(writer: Writer, client: SyncClient) -> None:
+    parent = writer.enqueue(QUEUE, "t", [1], {"api_key": "k", "n": 2}, name="n", tags=["a", "b"])
+    child = writer.enqueue(QUEUE, "t", after=[parent.id])
     running = claim(client)[0]
-    seen = deck.job(QUEUE, parent.id)
+    seen = writer.job(QUEUE, parent.id)
     assert (seen.state, seen.worker, seen.dependents, seen.tags) == (State.RUNNING, "w1", (child.id,), ("a", "b"))
     assert [event.kind for event in seen.history] == ["enqueued", "claimed"]
-    assert deck.job(QUEUE, child.id).depends_on == (parent.id,)
+    assert writer.job(QUEUE, child.id).depends_on == (parent.id,)
     end(client, "failed", running, {"class": "pkg.Boom", "message": "at redis://u:pw@h/0", "traceback": "line 1"})
-    seen = deck.job(QUEUE, parent.id)
+    seen = writer.job(QUEUE, parent.id)
     assert seen.failure is not None
     assert (seen.failure.class_name, seen.failure.message) == ("Boom", "at redis://u:***@h/0")
     assert seen.failure.traceback == "line 1"
     assert seen.payload() == [[1], {"api_key": "***", "n": 2}]
-    dead_child = deck.job(QUEUE, child.id)
+    dead_child = writer.job(QUEUE, child.id)
     assert (dead_child.error, dead_child.message) == ("DependencyFailed", f"job {parent.id} is dead")
 
 
-def test_many_dependents_are_all_told(deck: Writer) -> None:
-    parent = deck.enqueue(QUEUE, "t")
-    children = [deck.enqueue(QUEUE, "t", after=[parent.id]).id for _ in range(450)]
-    assert sorted(deck.job(QUEUE, parent.id).dependents) == sorted(children)
+def test_many_dependents_are_all_told(writer: Writer) -> None:
+    parent = writer.enqueue(QUEUE, "t")
+    children = [writer.enqueue(QUEUE, "t", after=[parent.id]).id for _ in range(450)]
+    assert sorted(writer.job(QUEUE, parent.id).dependents) == sorted(children)
 
 
-def test_find_looks_in_every_queue(deck: Writer) -> None:
-    deck.enqueue(QUEUE, "t", id="same")
-    deck.enqueue("other:x:actions", "t", id="same", delay=60)
-    assert {(place.queue, place.state) for place in deck.find("same")} == {
+def test_find_looks_in_every_queue(writer: Writer) -> None:
+    writer.enqueue(QUEUE, "t", id="same")
+    writer.enqueue("other:x:actions", "t", id="same", delay=60)
+    assert {(place.queue, place.state) for place in writer.find("same")} == {
         (QUEUE, "ready"),
         ("other:x:actions", "delayed"),
     }
-    assert deck.find("nowhere") == []
+    assert writer.find("nowhere") == []
 
 
-def test_unknown_things_name_what_was_meant(deck: Writer) -> None:
-    deck.enqueue(QUEUE, "t")
+def test_unknown_things_name_what_was_meant(writer: Writer) -> None:
+    writer.enqueue(QUEUE, "t")
     with pytest.raises(UsageError, match="demo:mial:actions") as caught:
-        deck.pause("demo:mial:actions")
+        writer.pause("demo:mial:actions")
     assert QUEUE in caught.value.hint
     with pytest.raises(UsageError):
-        deck.jobs("\udcff:x:actions")
+        writer.jobs("\udcff:x:actions")
     with pytest.raises(UnknownJob):
-        deck.job(QUEUE, "nope")
+        writer.job(QUEUE, "nope")
     with pytest.raises(InvalidOption):
-        deck.jobs(QUEUE, state="asleep")
+        writer.jobs(QUEUE, state="asleep")
     with pytest.raises(UsageError, match="no worker"):
-        deck.order_worker("w1", "stop")
+        writer.order_worker("w1", "stop")
 
 
-def test_a_plan_is_applied_to_what_it_saw_only(deck: Writer, client: SyncClient) -> None:
+def test_a_plan_is_applied_to_what_it_saw_only(writer: Writer, client: SyncClient) -> None:
     ids = many(client, 450)
-    plan = deck.plan("cancel", QUEUE, where="payload.0<420")
+    plan = writer.plan("cancel", QUEUE, where="payload.0<420")
     assert plan.count == 420
     claim(client, free_slots=3)
-    batch = deck.apply(plan)
+    batch = writer.apply(plan)
     assert batch.applied == 417
     assert [(skip.id, skip.why) for skip in batch.skipped] == [(job_id, "is running now") for job_id in ids[:3]]
-    assert deck.snapshot().queues[0].cancelled == 417
+    assert writer.snapshot().queues[0].cancelled == 417
 
 
-def test_verbs_act_in_their_states(deck: Writer, client: SyncClient) -> None:
+def test_verbs_act_in_their_states(writer: Writer, client: SyncClient) -> None:
     [waiting] = many(client, 1)
-    later = deck.enqueue(QUEUE, "t", delay=600).id
-    assert deck.apply(deck.plan("run", QUEUE)).applied == 1
-    assert deck.job(QUEUE, later).state == "ready"
-    assert deck.plan("run", QUEUE, ids=[waiting, "nix"]).tail.skipped[0].why == "is ready"
-    assert deck.apply(deck.plan("reprioritise", QUEUE, ids=[later], priority="CRITICAL")).applied == 1
-    assert [record.id for record in deck.jobs(QUEUE)] == [later, waiting]
+    later = writer.enqueue(QUEUE, "t", delay=600).id
+    assert writer.apply(writer.plan("run", QUEUE)).applied == 1
+    assert writer.job(QUEUE, later).state == "ready"
+    assert writer.plan("run", QUEUE, ids=[waiting, "nix"]).tail.skipped[0].why == "is ready"
+    assert writer.apply(writer.plan("reprioritise", QUEUE, ids=[later], priority="CRITICAL")).applied == 1
+    assert [record.id for record in writer.jobs(QUEUE)] == [later, waiting]
     [running] = claim(client)
-    batch = deck.apply(deck.plan("cancel", QUEUE, ids=[running.id]))
+    batch = writer.apply(writer.plan("cancel", QUEUE, ids=[running.id]))
     assert (batch.applied, batch.cancel_requested) == (1, 1)
-    assert deck.job(QUEUE, running.id).cancel_requested
-    assert deck.apply(deck.plan("discard", QUEUE)).applied == 1
-    assert deck.find(waiting) == []
+    assert writer.job(QUEUE, running.id).cancel_requested
+    assert writer.apply(writer.plan("discard", QUEUE)).applied == 1
+    assert writer.find(waiting) == []
 
 
-def test_a_plan_counts_who_waits_for_its_jobs(deck: Writer) -> None:
-    parent = deck.enqueue(QUEUE, "t")
-    deck.enqueue(QUEUE, "t", after=[parent.id])
-    assert deck.plan("cancel", QUEUE, ids=[parent.id]).tail.totals.dependents == 1
+def test_a_plan_counts_who_waits_for_its_jobs(writer: Writer) -> None:
+    parent = writer.enqueue(QUEUE, "t")
+    writer.enqueue(QUEUE, "t", after=[parent.id])
+    assert writer.plan("cancel", QUEUE, ids=[parent.id]).tail.totals.dependents == 1
 
 
-def test_limits_are_checked_and_shown(deck: Writer) -> None:
-    deck.enqueue(QUEUE, "t")
-    deck.limit(QUEUE, running=3, rate=(10, 0.5))
-    row = deck.snapshot().queues[0]
+def test_limits_are_checked_and_shown(writer: Writer) -> None:
+    writer.enqueue(QUEUE, "t")
+    writer.limit(QUEUE, running=3, rate=(10, 0.5))
+    row = writer.snapshot().queues[0]
     assert (row.limit, row.rate) == (3, (10, 500))
-    deck.limit(QUEUE)
-    assert deck.snapshot().queues[0].limit is None
+    writer.limit(QUEUE)
+    assert writer.snapshot().queues[0].limit is None
     with pytest.raises(InvalidOption):
-        deck.limit(QUEUE, running=0)
+        writer.limit(QUEUE, running=0)
 
 
 WRITES = {
@@ -391,27 +393,27 @@ def test_read_only_refuses_before_anything_is_sent() -> None:
 
 
 async def test_asyncio_has_the_same(url: str) -> None:
-    async with AsyncWriter(url) as deck:
-        made = await deck.enqueue(QUEUE, "t", [1], delay=5)
-        assert (await deck.snapshot()).totals.delayed == 1
-        assert [record.id async for record in deck.jobs(QUEUE)] == [made.id]
-        assert (await deck.page(QUEUE, state="delayed")).scanned == 1
-        assert (await deck.job(QUEUE, made.id)).state == "delayed"
-        assert len(await deck.find(made.id)) == 1
-        assert (await deck.workers()) == []
-        assert (await deck.pause(QUEUE)).changed
-        assert (await deck.resume(QUEUE)).changed
-        assert (await deck.apply(await deck.plan("cancel", QUEUE))).applied == 1
+    async with AsyncWriter(url) as writer:
+        made = await writer.enqueue(QUEUE, "t", [1], delay=5)
+        assert (await writer.snapshot()).totals.delayed == 1
+        assert [record.id async for record in writer.jobs(QUEUE)] == [made.id]
+        assert (await writer.page(QUEUE, state="delayed")).scanned == 1
+        assert (await writer.job(QUEUE, made.id)).state == "delayed"
+        assert len(await writer.find(made.id)) == 1
+        assert (await writer.workers()) == []
+        assert (await writer.pause(QUEUE)).changed
+        assert (await writer.resume(QUEUE)).changed
+        assert (await writer.apply(await writer.plan("cancel", QUEUE))).applied == 1
 
 
 def test_looking_sends_plain_reads_only(make_server: Callable[..., Server]) -> None:
     server = make_server()
-    with Writer(server.url) as deck, server.client() as raw:
-        made = deck.enqueue(QUEUE, "t")
-        deck.enqueue(QUEUE, "t", after=[made.id], delay=1)
-        claim(deck._writing)
+    with Writer(server.url) as writer, server.client() as raw:
+        made = writer.enqueue(QUEUE, "t")
+        writer.enqueue(QUEUE, "t", after=[made.id], delay=1)
+        claim(writer._writing)
         raw.config_resetstat()
-        look_at_everything(deck, made.id)
+        look_at_everything(writer, made.id)
         sent = {name.removeprefix("cmdstat_").split("|")[0] for name in raw.info("commandstats")}
     reads = {
         "hget",
@@ -432,19 +434,19 @@ def test_looking_sends_plain_reads_only(make_server: Callable[..., Server]) -> N
     assert sent <= reads | {"client", "select", "config"}
 
 
-def look_at_everything(deck: Writer, job_id: str) -> None:
-    deck.snapshot()
-    assert list(deck.jobs(QUEUE, where="-payload.0:zzz"))
-    deck.job(QUEUE, job_id)
-    assert deck.find(job_id)
-    deck.workers()
-    assert deck.plan("cancel", QUEUE).count
+def look_at_everything(writer: Writer, job_id: str) -> None:
+    writer.snapshot()
+    assert list(writer.jobs(QUEUE, where="-payload.0:zzz"))
+    writer.job(QUEUE, job_id)
+    assert writer.find(job_id)
+    writer.workers()
+    assert writer.plan("cancel", QUEUE).count
 
 
 def test_read_rights_are_enough_to_look(make_server: Callable[..., Server]) -> None:
     server = make_server()
-    with Writer(server.url) as deck, server.client() as raw:
-        made = deck.enqueue(QUEUE, "t")
+    with Writer(server.url) as writer, server.client() as raw:
+        made = writer.enqueue(QUEUE, "t")
         raw.execute_command("ACL", "SETUSER", "looker", "on", ">pw", "~*", "+@read", "+ping", "+select", "-@dangerous")
         before = raw.dbsize()
         with Writer(f"redis://looker:pw@127.0.0.1:{server.port}/0") as looker:
@@ -459,27 +461,27 @@ def test_read_rights_are_enough_to_look(make_server: Callable[..., Server]) -> N
             with pytest.raises(NotAllowed):
                 looker.enqueue(QUEUE, "t")
         assert raw.dbsize() == before
-        assert deck.snapshot().totals.ready == 1
+        assert writer.snapshot().totals.ready == 1
 
 
 def test_no_rights_at_all_is_an_error(make_server: Callable[..., Server]) -> None:
     server = make_server()
     with server.client() as raw:
         raw.execute_command("ACL", "SETUSER", "nobody", "on", ">pw", "+ping")
-    with Writer(f"redis://nobody:pw@127.0.0.1:{server.port}/0") as deck, pytest.raises(NotAllowed):
-        deck.snapshot()
+    with Writer(f"redis://nobody:pw@127.0.0.1:{server.port}/0") as writer, pytest.raises(NotAllowed):
+        writer.snapshot()
 
 
 def test_an_absent_server_is_told_at_once() -> None:
     start = time.monotonic()
-    with Writer("redis://127.0.0.1:1") as deck, pytest.raises(ServerUnreachable):
-        deck.snapshot()
+    with Writer("redis://127.0.0.1:1") as writer, pytest.raises(ServerUnreachable):
+        writer.snapshot()
     assert time.monotonic() - start < 4
 
 
 def test_a_database_that_is_not_there_is_a_wrong_url(url: str) -> None:
-    with Writer(url.rsplit("/", 1)[0] + "/9999") as deck, pytest.raises(InvalidOption, match="database"):
-        deck.snapshot()
+    with Writer(url.rsplit("/", 1)[0] + "/9999") as writer, pytest.raises(InvalidOption, match="database"):
+        writer.snapshot()
 
 
 @pytest.mark.parametrize(
@@ -502,9 +504,9 @@ def test_secrets_are_masked_at_any_depth() -> None:
     assert "…" in json.dumps(deep, ensure_ascii=False)
 
 
-def test_a_read_that_would_write_is_held_back(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_read_that_would_write_is_held_back(writer: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     before = raw.execute_command("DEBUG", "DIGEST")
     with pytest.raises(NotAllowed, match="that writes"):
-        deck.run(programs.call(transitions.configure(QUEUE, {"paused": "1"})))
+        writer.run(programs.call(transitions.configure(QUEUE, {"paused": "1"})))
     assert raw.execute_command("DEBUG", "DIGEST") == before

@@ -34,10 +34,10 @@ def test_a_field_that_comes_and_goes_is_noticed(
 ) -> None:
     raw.hset("qdeck:queues", "mail", 1)
     raw.hset(META, mapping={"v": 2, "dead_letter": 3})
-    with Writer(url) as deck:
+    with Writer(url) as writer:
 
         def look() -> QueueRow:
-            [row] = deck.snapshot().queues
+            [row] = writer.snapshot().queues
             return row
 
         before = look()
@@ -56,11 +56,11 @@ def test_a_field_that_comes_and_goes_is_noticed(
 def test_a_key_of_another_kind_that_goes_leaves_the_queue_as_it_was(url: str, raw: redis.Redis) -> None:
     raw.hset("qdeck:queues", "mail", 1)
     raw.set(META, "x")
-    with Writer(url) as deck:
-        [row] = deck.snapshot().queues
+    with Writer(url) as writer:
+        [row] = writer.snapshot().queues
         assert "another type" in str(row.problem)
         raw.delete(META)
-        assert deck.snapshot().queues == ()
+        assert writer.snapshot().queues == ()
         raw.hset(META, mapping={"v": 2, "dead_letter": 3})
-        [row] = deck.snapshot().queues
+        [row] = writer.snapshot().queues
         assert (row.problem, row.dead) == (None, 3)

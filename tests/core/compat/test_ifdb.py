@@ -296,9 +296,9 @@ def test_a_payload_leads_to_no_function_but_those_of_the_modules(
     # It went back for 5 s, as another worker may have the function, and health says that none does.
     assert raw.zscore(f"{KEY}:delayed", job.id) < (time.time() + 6) * 1000
     assert b" unknown_task " in raw.hget(f"{KEY}:error", job.id)
-    with Writer(str(task_queue.app.endpoint.url)) as deck:
+    with Writer(str(task_queue.app.endpoint.url)) as writer:
         assert f"no worker has task {task}, 1 job of {ifdb.QUEUE} waiting" in {
-            reason.text for reason in deck.snapshot().findings
+            reason.text for reason in writer.snapshot().findings
         }
 
 

@@ -103,8 +103,8 @@ class Site:
 class Walk:
     """Random steps of the site and of an operator."""
 
-    def __init__(self, site: Site, raw: Any, deck: Writer, seed: int) -> None:
-        self.site, self.raw, self.deck, self.random = site, raw, deck, Random(seed)
+    def __init__(self, site: Site, raw: Any, writer: Writer, seed: int) -> None:
+        self.site, self.raw, self.writer, self.random = site, raw, writer, Random(seed)
 
     def ids(self) -> list[str]:
         return sorted(name.decode() for name in self.raw.hkeys(DATA))
@@ -158,14 +158,14 @@ class Walk:
         before = self.contents()
         ids = self.random.sample(known, min(len(known), self.random.randrange(1, 4)))
         priority = 20 if verb == "reprioritise" else None
-        done = self.deck.apply(self.deck.plan(verb, "ifdb", ids=ids, priority=priority))
+        done = self.writer.apply(self.writer.plan(verb, "ifdb", ids=ids, priority=priority))
         if done.applied and self.random.random() < 0.5:
-            self.deck.undo()
+            self.writer.undo()
             assert self.contents() == before
 
     def repair(self) -> None:
         """Remove broken records as a purge does."""
-        self.deck.apply(self.deck.plan_purge(["broken_entries"]))
+        self.writer.apply(self.writer.plan_purge(["broken_entries"]))
         needed = {task["dependency"] for task_id in self.ids() if (task := self.record(task_id)) is not None}
         assert {task_id for task_id in self.ids() if self.record(task_id) is None} <= needed
 
@@ -181,7 +181,7 @@ class Walk:
         act()
 
     def compare(self) -> None:
-        jobs = list(self.deck.jobs("ifdb", limit=10_000)) if self.raw.exists(DATA, QUEUE) else []
+        jobs = list(self.writer.jobs("ifdb", limit=10_000)) if self.raw.exists(DATA, QUEUE) else []
         self._compare_order(jobs)
         self._compare_numbers(jobs)
         self._compare_records(jobs)
@@ -203,7 +203,7 @@ class Walk:
         count = Counter(job.state for job in jobs)
         waiting = sum(count[state] for state in (State.READY, State.RUNNING, State.DELAYED, State.BLOCKED))
         assert (waiting, len(jobs)) == (self.raw.zcard(QUEUE), self.raw.hlen(DATA))
-        rows = [row for row in self.deck.snapshot().queues if row.adapter == "ifdb"]
+        rows = [row for row in self.writer.snapshot().queues if row.adapter == "ifdb"]
         for row in rows:
             told = (row.ready, row.running, row.delayed, row.blocked, row.done, row.dead)
             states = (State.READY, State.RUNNING, State.DELAYED, State.BLOCKED, State.DONE, State.DEAD)
@@ -226,23 +226,23 @@ class Walk:
             return
         records = [task for task_id in self.ids() if (task := self.record(task_id)) is not None]
         needed = {task["dependency"] for task in records if not task["success"]}
-        plan = self.deck.plan("discard", "ifdb", state=(State.DONE, State.DEAD), where="age>7d")
+        plan = self.writer.plan("discard", "ifdb", state=(State.DONE, State.DEAD), where="age>7d")
         assert {entry.id for entry in plan.entries()} == self.site.cleans(7) - needed
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url, adapters=("ifdb",)) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url, adapters=("ifdb",)) as writer:
+        yield writer
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(12))
 def test_the_original_and_qdeck_agree_after_each_step(
-    url: str, raw: Any, deck: Writer, monkeypatch: pytest.MonkeyPatch, seed: int
+    url: str, raw: Any, writer: Writer, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    walk = Walk(Site(url, monkeypatch), raw, deck, seed)
+    walk = Walk(Site(url, monkeypatch), raw, writer, seed)
     for _ in range(STEPS):
         walk.step()
         walk.compare()

@@ -34,8 +34,8 @@ def ask(target: str, **more: Any) -> DomainAction:
 def reasons(raw: redis.Redis, url: str, queue: str) -> list[str]:
     """What the dead letters of a queue failed with."""
     ids: list[bytes] = raw.zrange(f"{{{queue}}}:dead_letter", 0, -1)  # type: ignore[assignment] # it decodes nothing
-    with Writer(url) as deck:
-        return [str(deck.job(queue, one.decode())) for one in ids]
+    with Writer(url) as writer:
+        return [str(writer.job(queue, one.decode())) for one in ids]
 
 
 def refused(raw: redis.Redis) -> int:
@@ -232,9 +232,9 @@ async def test_what_a_task_leaves_is_copied_when_it_ends(
     await until(lambda: got and not raw.exists(mine))
     await until(lambda: raw.zcard("{qdeck:messages}:queues") == 1)
     assert raw.lrange(other, 0, -1) == [b"of the bank"], "a task of that name in another environment is another task"
-    with Writer(url) as deck:
-        await until(lambda: [one for one in deck.activity() if one.verb == "clean" and one.outcome == "done"])
-        assert deck.undo().restored == 1
+    with Writer(url) as writer:
+        await until(lambda: [one for one in writer.activity() if one.verb == "clean" and one.outcome == "done"])
+        assert writer.undo().restored == 1
     assert json.loads(raw.lrange(mine, 0, 0)[0])["correlation_id"] == "of-t"
 
 

@@ -39,8 +39,8 @@ def test_the_queues_of_a_task_come_back_as_they_were(
     assert (report.undo_until_ms or 0) > time.time() * 1000 + 86_000_000
     assert not raw.exists(full, lasting)
     assert manager.task_queues("t") == []
-    with Writer(url) as deck:
-        done = deck.undo(report.batch)
+    with Writer(url) as writer:
+        done = writer.undo(report.batch)
         assert (done.restored, done.skipped, done.error) == (3, (), None)
         assert raw.lrange(full, 0, -1) == [b"1", b"2\0 \xff", b"3"]
         assert 0 < raw.pttl(full) <= 500_000
@@ -50,7 +50,7 @@ def test_the_queues_of_a_task_come_back_as_they_were(
         assert all(
             (one.task, one.tier, one.made_ms) == ("t", "free", before[one.name].made_ms) for one in after.values()
         )
-        assert deck.undo(report.batch).error is None  # twice is once
+        assert writer.undo(report.batch).error is None  # twice is once
     assert raw.llen(full) == 3
     assert manager.clean_task_queues("t") == 3
 
@@ -62,8 +62,8 @@ def test_what_was_made_anew_is_left_as_it_is(
     raw.rpush(name, b"old")
     report = manager.report_task_queues("t", dry_run=False, undo=True)
     raw.rpush(name, b"new")
-    with Writer(url) as deck:
-        done = deck.undo(report.batch)
+    with Writer(url) as writer:
+        done = writer.undo(report.batch)
     assert (done.restored, [skip.id for skip in done.skipped]) == (0, [name])
     assert done.skipped[0].code is SkipCode.ALREADY_THERE
     assert raw.lrange(name, 0, -1) == [b"new"]
@@ -76,19 +76,19 @@ def test_what_existed_again_is_restored_by_a_later_undo(
     first, second = make(client, "a"), make(client, "b")
     raw.rpush(first, b"1")
     raw.rpush(second, b"2")
-    with Writer(url) as deck:
-        report = deck.clean(TaskCleaning("t", idle_s=0))
+    with Writer(url) as writer:
+        report = writer.clean(TaskCleaning("t", idle_s=0))
         raw.rpush(second, b"new")
-        done = deck.undo()
+        done = writer.undo()
         assert (done.restored, [skip.id for skip in done.skipped], done.left) == (1, [second], 1)
-        last = deck.activity()[-1]
+        last = writer.activity()[-1]
         assert (last.verb, last.outcome, dict(last.counts)) == ("undo", "incomplete", {"restored": 1, "skipped": 1})
-        found = deck.find_batch()
+        found = writer.find_batch()
         assert (found.id, found.undone, found.undoable) == (report.batch, False, 1)
         raw.delete(second)
-        done = deck.undo()
+        done = writer.undo()
         assert (done.restored, done.skipped, done.left) == (2, (), 0)
-        assert deck.batches()[report.batch or ""].undone
+        assert writer.batches()[report.batch or ""].undone
     assert (raw.lrange(first, 0, -1), raw.lrange(second, 0, -1)) == ([b"1"], [b"2"])
     assert {one.name for one in manager.task_queues("t")} == {first, second}
 
@@ -100,8 +100,8 @@ def test_what_is_of_another_task_by_now_is_not_given_the_old_messages_nor_the_ol
     raw.rpush(name, b"old")
     report = manager.report_task_queues("t", dry_run=False, undo=True)
     client.request_callback(client.new_action("embedding.x", task_id="other", correlation_id="a"))
-    with Writer(url) as deck:
-        done = deck.undo(report.batch)
+    with Writer(url) as writer:
+        done = writer.undo(report.batch)
     assert (done.restored, [skip.id for skip in done.skipped]) == (0, [name])
     assert not raw.exists(name)
     assert manager.task_queues("t") == []
@@ -129,11 +129,11 @@ def test_a_copy_that_is_gone_is_reported_though_the_queue_is_registered_again(
     raw.rpush(full, b"x")
     raw.rpush(listed, b"y")
     raw.sadd("task_queues:t", listed, "execution:gone:free:t")
-    with Writer(url) as deck:
-        report = deck.clean(TaskCleaning("t", idle_s=0))
+    with Writer(url) as writer:
+        report = writer.clean(TaskCleaning("t", idle_s=0))
         assert (report.removed, report.undoable) == (3, 3)
         assert raw.delete(*(cleaned.copy_key(name, report.batch or "") for name in (full, listed))) == 2
-        done = deck.undo(report.batch)
+        done = writer.undo(report.batch)
     assert (done.restored, {skip.id: skip.code for skip in done.skipped}) == (
         1,
         {full: SkipCode.UNDO_EXPIRED, listed: SkipCode.UNDO_EXPIRED},
@@ -150,11 +150,11 @@ def test_an_expired_queue_with_messages_is_in_the_log_with_its_name_and_comes_ba
     raw.zadd(registry.QUEUES, {full: 1, empty: 1})
     assert manager.clean_expired_queues().removed == 2
     assert not raw.exists(full)
-    with Writer(url) as deck:
-        [line] = deck.activity()
+    with Writer(url) as writer:
+        [line] = writer.activity()
         assert (line.verb, set(line.queues), line.counts["applied"]) == ("clean", {full, empty}, 2)
-        assert deck.batches()[line.batch or ""].automatic, "it takes no room from what operators do"
-        assert deck.undo().restored == 1
+        assert writer.batches()[line.batch or ""].automatic, "it takes no room from what operators do"
+        assert writer.undo().restored == 1
     assert raw.lrange(full, 0, -1) == [b"unread"]
 
 
@@ -178,8 +178,8 @@ def test_an_undo_says_nothing_of_a_queue_that_an_interrupted_cleaning_did_not_re
     report = manager.report_task_queues("t", dry_run=False, undo=True)
     raw.delete(cleaned.copy_key(second, report.batch or ""))
     raw.rpush(second, b"y")  # as if the process had ended before its turn
-    with Writer(url) as deck:
-        done = deck.undo(report.batch)
+    with Writer(url) as writer:
+        done = writer.undo(report.batch)
     assert (done.restored, done.skipped) == (1, ())
     assert (raw.lrange(first, 0, -1), raw.lrange(second, 0, -1)) == ([b"x"], [b"y"])
 
@@ -196,10 +196,10 @@ def test_orphans_come_back_and_what_is_kept_is_bounded(
     report = manager.clean_orphaned_queues(undo=True)
     assert report.removed == 100
     assert report.undoable == 99
-    with Writer(url) as deck:
-        done = deck.undo()
+    with Writer(url) as writer:
+        done = writer.undo()
         assert done.restored == report.undoable
-        [line] = [one for one in deck.activity() if one.verb == "clean"]
+        [line] = [one for one in writer.activity() if one.verb == "clean"]
     assert (line.detail, line.counts["applied"], line.batch) == ("orphans", 100, report.batch)
     assert sum(raw.exists(name) for name in names) == report.undoable
 
@@ -214,8 +214,8 @@ def test_the_end_of_a_task_copies_what_was_not_read_and_makes_no_batch_for_nothi
     raw.rpush(name, b"x")
     assert manager.clean_task_queues("t") == 1
     assert not raw.exists(name)
-    with Writer(url) as deck:
-        assert deck.undo().restored == 1
+    with Writer(url) as writer:
+        assert writer.undo().restored == 1
     assert raw.lrange(name, 0, -1) == [b"x"]
 
 
@@ -239,8 +239,8 @@ async def test_a_search_for_orphans_that_is_cancelled_logs_what_it_removed(
     [report] = seen
     assert 0 < report.removed < 1500
     assert report.undo_until_ms is not None
-    with Writer(url) as deck:
-        [entry] = deck.activity()
+    with Writer(url) as writer:
+        [entry] = writer.activity()
         assert (entry.batch, entry.counts["applied"]) == (report.batch, report.removed)
-        assert deck.undo(report.batch).restored == report.removed
+        assert writer.undo(report.batch).restored == report.removed
     await client.app.aclose()

@@ -224,9 +224,9 @@ def test_a_registration_that_cannot_be_read_does_not_keep_the_others(
     raw.zadd(registry.QUEUES, dict.fromkeys(names, 1))
     assert client.app.client.run(registry.touch(names)) >= 2
     raw.zadd(registry.QUEUES, dict.fromkeys(names, 1))
-    with Writer(url) as deck:
-        deck.temporary_queues()
-        deck.temporary_tasks()
+    with Writer(url) as writer:
+        writer.temporary_queues()
+        writer.temporary_tasks()
     assert manager.clean_expired_queues().removed >= 2
     assert raw.zcard(registry.QUEUES) == 0
 
@@ -240,8 +240,8 @@ def test_names_that_are_no_temporary_queues_are_never_removed(
         raw.zadd(registry.QUEUES, {name: 1})
         raw.hset(registry.ABOUT, name, b"1 1 a b - t")
         raw.zadd(registry.TASKS, {f"t\0{name}": 0})
-    with Writer(url) as deck:
-        assert deck.clean(TaskCleaning("t", idle_s=0)).removed == 0
+    with Writer(url) as writer:
+        assert writer.clean(TaskCleaning("t", idle_s=0)).removed == 0
     manager.clean_task_queues("t")
     manager.clean_expired_queues()
     assert [raw.llen(name) for name in names] == [1] * len(names)
@@ -319,9 +319,9 @@ def test_ends_of_tasks_leave_the_undo_of_operators(
         assert found.outcome == ("removed" if n < 5 else "uncopied")
     assert len(found_batches := app.client.run(batches.read())) == 6
     assert "b-mine" in found_batches
-    with Writer(url) as deck:
-        assert len(deck.activity()) == 5
-        assert deck.undo().restored == 1
+    with Writer(url) as writer:
+        assert len(writer.activity()) == 5
+        assert writer.undo().restored == 1
     service.close()
     app.close()
 
@@ -384,8 +384,8 @@ def test_an_unreadable_registration_does_not_keep_the_others_from_coming_back(
         raw.rpush(name, b"x")
     raw.hset(registry.ABOUT, names[0], b"garbage")
     report = manager.report_task_queues("t", dry_run=False, undo=True)
-    with Writer(url) as deck:
-        done = deck.undo(report.batch)
+    with Writer(url) as writer:
+        done = writer.undo(report.batch)
     assert (done.restored, done.error) == (3, None)
     assert raw.exists(*names) == 3
 
@@ -432,9 +432,9 @@ def test_members_that_name_no_task_hide_none(client: Messenger, raw: redis.Redis
     client.request_callback(client.new_action("embedding.x", task_id="t"))
     raw.zadd(registry.TASKS, {f"!{n}": 0 for n in range(20)})
     found, after = [], ""
-    with Writer(url) as deck:
+    with Writer(url) as writer:
         while True:
-            page = deck.temporary_tasks(after=after, most=5)
+            page = writer.temporary_tasks(after=after, most=5)
             found += [row.task for row in page.rows]
             if page.next is None:
                 break

@@ -30,15 +30,15 @@ RULES = ("expired_queues", "unread_queues", "orphaned_queues")
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
+def admin(url: str) -> Iterator[Writer]:
     with Writer(url) as writer:
         yield writer
 
 
 @pytest.fixture
-def litter(deck: Writer, raw: redis.Redis) -> None:
+def litter(writer: Writer, raw: redis.Redis) -> None:
     for name in (EMPTY, UNREAD):
-        deck.write(registry.register(name, "callbacks", "shop", task="t", tier="free", ttl_ms=60_000))
+        writer.write(registry.register(name, "callbacks", "shop", task="t", tier="free", ttl_ms=60_000))
         raw.zadd(registry.QUEUES, {name: int(raw.time()[0]) * 1000 - 5000})
     raw.rpush(UNREAD, "one", "two")
     raw.pexpire(UNREAD, 500_000)
@@ -63,10 +63,10 @@ def test_the_rules_are_those_that_every_face_names() -> None:
 
 
 @pytest.mark.usefixtures("litter")
-def test_what_holds_messages_is_only_taken_by_name(deck: Writer, raw: redis.Redis) -> None:
+def test_what_holds_messages_is_only_taken_by_name(writer: Writer, raw: redis.Redis) -> None:
     before = sorted(raw.scan_iter())
-    assert taken(deck.plan_purge()) == {EMPTY: "expired_queues"}
-    plan = deck.plan_purge(RULES)
+    assert taken(writer.plan_purge()) == {EMPTY: "expired_queues"}
+    plan = writer.plan_purge(RULES)
     assert taken(plan) == dict(zip((EMPTY, UNREAD, ORPHAN), RULES, strict=True))
     assert plan.by_queue == {QueueRef("messages", "shop:callbacks"): 2, QueueRef("messages", "shop:responses"): 1}
     reasons = [entry.reason for entry in plan.entries()]
@@ -75,9 +75,9 @@ def test_what_holds_messages_is_only_taken_by_name(deck: Writer, raw: redis.Redi
     assert reasons[2].startswith("not registered, or its registration expired")
     assert reasons[2].endswith("; holds 2 messages")
     assert sorted(raw.scan_iter()) == before, "a dry run writes nothing"
-    assert taken(deck.plan_purge(RULES, queues=())) == taken(plan)
-    deck.enqueue(QUEUE, "welcome")
-    assert taken(deck.plan_purge(RULES, queues=[QUEUE])) == {}, "of a queue that is named, they are no part"
+    assert taken(writer.plan_purge(RULES, queues=())) == taken(plan)
+    writer.enqueue(QUEUE, "welcome")
+    assert taken(writer.plan_purge(RULES, queues=[QUEUE])) == {}, "of a queue that is named, they are no part"
 
 
 def test_a_cleaning_says_how_many_unread_messages_it_takes(
@@ -104,32 +104,32 @@ def test_a_server_that_counts_every_read_as_a_use_is_not_asked(url: str, raw: re
     age(raw, ORPHAN)
     raw.execute_command("ACL", "SETUSER", "old", "on", "nopass", "~*", "+@all", "-client|no-touch")
     try:
-        with Writer(url.replace("redis://", "redis://old:any@"), adapters=("native",)) as deck:
-            plan = deck.plan_purge(["orphaned_queues"])
+        with Writer(url.replace("redis://", "redis://old:any@"), adapters=("native",)) as writer:
+            plan = writer.plan_purge(["orphaned_queues"])
             assert [entry.reason.rpartition("; ")[2] for entry in plan.entries()] == ["holds messages"]
-            assert deck.apply(plan).applied == 1
+            assert writer.apply(plan).applied == 1
     finally:
         raw.execute_command("ACL", "DELUSER", "old")
 
 
 @pytest.mark.usefixtures("litter")
-def test_jobs_and_queues_are_one_batch_and_one_undo(deck: Writer, raw: redis.Redis) -> None:
-    done = deck.enqueue(QUEUE, "welcome").id
-    deck.apply(deck.plan("discard", QUEUE, ids=[done]))
-    deck.enqueue(QUEUE, "welcome", id="old")
+def test_jobs_and_queues_are_one_batch_and_one_undo(writer: Writer, raw: redis.Redis) -> None:
+    done = writer.enqueue(QUEUE, "welcome").id
+    writer.apply(writer.plan("discard", QUEUE, ids=[done]))
+    writer.enqueue(QUEUE, "welcome", id="old")
     raw.zadd(f"{{{QUEUE}}}:ready", {"old": 100 * 10**13 + 1}, xx=True)
     about = raw.hgetall(registry.ABOUT)
-    plan = deck.plan_purge(("ready_too_old", *RULES))
+    plan = writer.plan_purge(("ready_too_old", *RULES))
     assert set(taken(plan)) == {"old", EMPTY, UNREAD, ORPHAN}
-    result = deck.apply(plan)
+    result = writer.apply(plan)
     assert (result.applied, result.skipped_count, result.undoable) == (4, 0, 4)
     assert result.by_rule == {"ready_too_old": 1, **dict.fromkeys(RULES, 1)}
     assert raw.exists(UNREAD, ORPHAN) == 0
     assert raw.hgetall(registry.ABOUT) == {}
-    last = deck.activity()[-1]
+    last = writer.activity()[-1]
     assert (last.batch, last.verb, last.counts["applied"]) == (result.batch, "purge", 4)
     assert "shop:callbacks" in last.queues
-    undone = deck.undo()
+    undone = writer.undo()
     assert (undone.batch, undone.restored, undone.skipped) == (result.batch, 4, ())
     assert raw.hgetall(registry.ABOUT) == about
     assert {name: raw.lrange(name, 0, -1) for name in (UNREAD, ORPHAN)} == {
@@ -140,12 +140,12 @@ def test_jobs_and_queues_are_one_batch_and_one_undo(deck: Writer, raw: redis.Red
 
 
 @pytest.mark.usefixtures("litter")
-def test_what_is_used_again_stays(deck: Writer, raw: redis.Redis) -> None:
-    plan = deck.plan_purge(RULES)
-    deck.write(registry.touch([UNREAD]))
+def test_what_is_used_again_stays(writer: Writer, raw: redis.Redis) -> None:
+    plan = writer.plan_purge(RULES)
+    writer.write(registry.touch([UNREAD]))
     raw.rpush(EMPTY, "a message after all")
     raw.rpush(ORPHAN, "z")
-    result = deck.apply(plan)
+    result = writer.apply(plan)
     assert (result.applied, result.skipped_count) == (0, 3)
     assert why(result) == {
         UNREAD: "has changed since", EMPTY: "it holds messages now", ORPHAN: "has changed since",
@@ -155,40 +155,40 @@ def test_what_is_used_again_stays(deck: Writer, raw: redis.Redis) -> None:
 
 
 @pytest.mark.usefixtures("litter")
-def test_a_queue_that_a_reader_waits_on_stays(deck: Writer, raw: redis.Redis) -> None:
-    plan = deck.plan_purge(RULES)
+def test_a_queue_that_a_reader_waits_on_stays(writer: Writer, raw: redis.Redis) -> None:
+    plan = writer.plan_purge(RULES)
     raw.zadd(registry.WAITING, {UNREAD: int(raw.time()[0]) * 1000 + 60_000})
-    assert why(deck.apply(plan)) == {UNREAD: "a reader is waiting on it"}
+    assert why(writer.apply(plan)) == {UNREAD: "a reader is waiting on it"}
     assert raw.llen(UNREAD) == 2
 
 
 @pytest.mark.usefixtures("litter")
-def test_a_plan_applied_twice_is_one_batch(deck: Writer, raw: redis.Redis) -> None:
-    plan = deck.plan_purge(RULES)
-    first, second = deck.apply(plan), deck.apply(load_plan(plan.path))
+def test_a_plan_applied_twice_is_one_batch(writer: Writer, raw: redis.Redis) -> None:
+    plan = writer.plan_purge(RULES)
+    first, second = writer.apply(plan), writer.apply(load_plan(plan.path))
     assert (first.applied, second.applied, second.skipped_count) == (3, 3, 0)
     assert first.batch == second.batch
-    assert deck.undo(first.batch).restored == 3
+    assert writer.undo(first.batch).restored == 3
     assert raw.llen(UNREAD) == 2
 
 
 @pytest.mark.usefixtures("litter")
-def test_without_room_it_is_removed_and_says_so(deck: Writer, raw: redis.Redis) -> None:
-    result = deck.apply(deck.plan_purge(RULES[1:]), keep_bytes=0)
+def test_without_room_it_is_removed_and_says_so(writer: Writer, raw: redis.Redis) -> None:
+    result = writer.apply(writer.plan_purge(RULES[1:]), keep_bytes=0)
     assert (result.applied, result.undoable) == (2, 0)
     assert raw.exists(UNREAD, ORPHAN) == 0
     assert raw.exists(copies.copy_key(UNREAD, result.batch)) == 0
 
 
-def test_queues_are_shown_by_service_and_type(deck: Writer, raw: redis.Redis) -> None:
+def test_queues_are_shown_by_service_and_type(writer: Writer, raw: redis.Redis) -> None:
     assert family_of("shop:dev:mail:responses:embedding:1") == "shop:dev:mail:responses"
     assert family_of("execution:agent_run:free:77") == "execution:agent_run:free"
     assert family_of("anything else") == ""
     for number in range(300):
         name = f"shop{number}:callbacks:mail:1"
-        deck.write(registry.register(name, "callbacks", "shop", task="t", tier="", ttl_ms=1))
+        writer.write(registry.register(name, "callbacks", "shop", task="t", tier="", ttl_ms=1))
         raw.zadd(registry.QUEUES, {name: 1})
-    names = [ref.name for ref in deck.plan_purge(["expired_queues"]).by_queue]
+    names = [ref.name for ref in writer.plan_purge(["expired_queues"]).by_queue]
     assert len(names) == 201, "anybody may make up names"
     assert names[-1] == "others"
 

@@ -100,8 +100,8 @@ def test_tasks_whose_ids_hold_any_character_are_kept_apart(client: Messenger, ur
         task: [name] for task, name in names.items()
     }
     assert all(one.task == task for task in tasks for one in manager.task_queues(task))
-    with Writer(url) as deck:
-        assert {row.task for row in deck.temporary_tasks().rows} == set(tasks)
+    with Writer(url) as writer:
+        assert {row.task for row in writer.temporary_tasks().rows} == set(tasks)
     for left, task in reversed(list(enumerate(tasks))):
         assert manager.clean_task_queues(task) == 1
         assert sum(len(manager.task_queues(other)) for other in tasks) == left

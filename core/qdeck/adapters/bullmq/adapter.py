@@ -91,7 +91,7 @@ class BullMq(Adapter):
         return (yield from rows.read(self.name, self.prefix, self._queues(), now))
 
     def _queues(self) -> list[str]:
-        groups = {} if self.sight is None else self.sight.groups
+        groups = {} if self.discovered is None else self.discovered.groups
         return sorted(name.removeprefix(_QUEUE) for name in groups)
 
     def schedules(self, now: int) -> Program[list[ScheduleRow]]:

@@ -84,7 +84,7 @@ class Celery(Adapter):
         """Return the queues, and the results as one more."""
         from qdeck.adapters.celery import rows
 
-        groups = {} if self.sight is None else self.sight.groups
+        groups = {} if self.discovered is None else self.discovered.groups
         bindings = {*groups.get(_BINDINGS, FoundKeys()).names, self.keys.binding("celery")}
         results = groups.get(RESULTS, FoundKeys())
         timeout = self.own.visibility_timeout_s

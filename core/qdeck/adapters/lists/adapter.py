@@ -116,10 +116,10 @@ class Lists(Adapter):
     def queue_of_key(self, key: str) -> str | None:
         """Return the queue of a list; a list that is one of many is a queue of its own."""
         found = self.names.queue_of(raw_of(key))
-        if found is None or self.sight is None:
+        if found is None or self.discovered is None:
             return None
         queue, dead = found
-        is_there = f"{'dead' if dead else 'ready'} {queue}" in self.sight.groups
+        is_there = f"{'dead' if dead else 'ready'} {queue}" in self.discovered.groups
         return (key if queue.endswith("*") and not dead else queue) if is_there else None
 
     def capabilities(self) -> Mapping[Verb, Capability]:
@@ -137,7 +137,7 @@ class Lists(Adapter):
 
     def rows(self, now: int) -> Program[Look]:
         """Return a row for each queue; of very many lists, each counts as one entry."""
-        known = self.sight.groups if self.sight is not None else {}
+        known = self.discovered.groups if self.discovered is not None else {}
         groups = {label: known[label] for label in sorted(known, reverse=True) if label.startswith(("ready ", "dead "))}
         notices = []
         measured = yield from _measure(groups, now)
@@ -161,7 +161,7 @@ class Lists(Adapter):
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """Return the list; of a queue of many lists, those that are known, or a scan for all of them."""
         found: list[Source] = []
-        groups = self.sight.groups if self.sight is not None else {}
+        groups = self.discovered.groups if self.discovered is not None else {}
         for state, word, suffix in ((State.READY, "ready", ""), (State.DEAD, "dead", self.names.suffix)):
             if state not in states:
                 continue
@@ -172,7 +172,7 @@ class Lists(Adapter):
                 found += [
                     Source(key=key, kind=Kind.LIST, state=state, native_state=word, down=key in down) for key in keys
                 ]
-            elif group is not None and group.count <= len(group.names) and self.sight and self.sight.complete:
+            elif group is not None and group.count <= len(group.names) and self.discovered and self.discovered.complete:
                 found += [Source(key=key, kind=Kind.LIST, state=state, native_state=word) for key in group.names]
             else:
                 key = glob_of(queue, suffix)

@@ -146,7 +146,7 @@ class Scheduler(Adapter):
             problem=Unreadable.of(counts[0]) if len(bad) == 4 else None,
         )  # fmt: skip
         # Discovery reports a key of another type.
-        types = {} if self.sight is None else self.sight.types
+        types = {} if self.discovered is None else self.discovered.types
         known = [key for key in bad if types.get(key) == self.fixed_keys()[key]]
         return Look(rows=(row,), unread=tuple(f"no permission to read {key.decode()}" for key in known))
 

@@ -55,7 +55,7 @@ class Sidekiq(Adapter):
 
     def _kinds(self) -> tuple[list[bytes], list[str]]:
         """Return the keys with the types that Sidekiq gives them, and the texts about the others."""
-        types = {} if self.sight is None else self.sight.types
+        types = {} if self.discovered is None else self.discovered.types
         right: list[bytes] = []
         wrong: list[str] = []
         for name in (b"queues", *_SIGNS):

@@ -171,4 +171,4 @@ class Streams(Adapter):
         return RULES if queue != NO_QUEUE else ()
 
     def _streams(self) -> list[bytes]:
-        return [] if self.sight is None else [raw_of(name) for name in sorted(self.sight.groups)]
+        return [] if self.discovered is None else [raw_of(name) for name in sorted(self.discovered.groups)]

@@ -157,12 +157,12 @@ class VmPooler(Adapter):
         """Return pools first, then requests and tasks, then dead letters without a pool."""
         notices: list[str] = []
         unread: list[str] = []
-        tasks = "none" if self.sight is None else self.sight.types.get(DEAD["tasks"], "none")
+        tasks = "none" if self.discovered is None else self.discovered.types.get(DEAD["tasks"], "none")
         if tasks not in ("none", "hash", "zset"):
             unread.append(reads.ignored_words(DEAD["tasks"], self.name, "hash or zset", tasks))
         from qdeck.adapters.vmpooler.health import read_measures
 
-        pools = yield from read_pools(self.sight)
+        pools = yield from read_pools(self.discovered)
         programs: list[Program[Any]] = [
             self._count_letters(notices), read_measures(now), self._other_rows(now, unread),
         ]  # fmt: skip
@@ -232,7 +232,7 @@ class VmPooler(Adapter):
             (b"ZCARD", REQUESTS), (b"ZCARD", PROCESSING), (b"ZCARD", CREATE),
             *((b"SCARD", key) for key in TASKS.values()),
         )  # fmt: skip
-        group = self.sight.groups.get("requests") if self.sight is not None else None
+        group = self.discovered.groups.get("requests") if self.discovered is not None else None
         ended: Counter[State] | None = Counter()
         if group is not None:
             ended = yield from self._ended(group.names, now, unread) if group.count <= len(group.names) else _nothing()
@@ -358,7 +358,7 @@ class VmPooler(Adapter):
         if queue == NO_QUEUE:
             from qdeck.adapters.vmpooler.purge import fill_orphans
 
-            return (yield from fill_orphans(raws, (yield from read_pools(self.sight)), now))
+            return (yield from fill_orphans(raws, (yield from read_pools(self.discovered)), now))
         if queue == REQUEST_QUEUE:
             return (yield from fill_requests(raws, now))
         if queue == CREATE_QUEUE or queue in TASKS:
@@ -371,7 +371,7 @@ class VmPooler(Adapter):
 
         if state != NO_STATE:
             return (yield from super().recall(queue, state, seen, now))
-        pools = yield from read_pools(self.sight)
+        pools = yield from read_pools(self.discovered)
         found = yield from read_orphans([one.member for one in seen], pools, now, ending=True)
         return [entry if entry and entry.seen == one else None for entry, one in zip(found, seen, strict=True)]
 
@@ -394,7 +394,7 @@ class VmPooler(Adapter):
     def _orphan(self, vm: str) -> Program[Entry | None]:
         from qdeck.adapters.vmpooler.purge import read_orphan
 
-        return (yield from read_orphan(vm, (yield from read_pools(self.sight))))
+        return (yield from read_orphan(vm, (yield from read_pools(self.discovered))))
 
     def rules(self, queue: str) -> Sequence[Rule]:
         """What the page on queue reliability calls stale; whether a VM is there at its provider is not looked at."""

@@ -56,7 +56,7 @@ def build(
     """Return the change of a verb for an entry."""
     now, limits = context.now, context.limits
     if entry.native_state == ORPHAN:
-        return expire_orphan(entry, (yield from read_pools(adapter.sight)), now)
+        return expire_orphan(entry, (yield from read_pools(adapter.discovered)), now)
     if entry.queue == REQUEST_QUEUE:
         return (yield from change_request(act, entry, now, data_ttl_ms))
     rule = context.rule

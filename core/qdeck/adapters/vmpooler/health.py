@@ -159,19 +159,24 @@ def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int
     """Count the records of VMs that are in no set and do not expire, of any age; None if there are too many to read."""
     from qdeck.adapters.vmpooler.purge import read_orphans
 
-    pools = yield from read_pools(adapter.sight)
+    pools = yield from read_pools(adapter.discovered)
 
     def among(names: Sequence[bytes]) -> Program[int]:
         found = yield from read_orphans(names, pools, now)
         return sum(one is not None for one in found)
 
-    group = adapter.sight.groups.get("vms") if adapter.sight is not None else None
+    group = adapter.discovered.groups.get("vms") if adapter.discovered is not None else None
     if group is not None and group.count > MOST_RECORDS:
         notices.append(
             f"orphaned records are not counted among {group.count:,} VM records; qdeck purge reads all of them"
         )
         return None
-    if group is not None and group.count <= len(group.names) and adapter.sight is not None and adapter.sight.complete:
+    if (
+        group is not None
+        and group.count <= len(group.names)
+        and adapter.discovered is not None
+        and adapter.discovered.complete
+    ):
         names = [name.removeprefix(vm_key(b"")) for name in group.names]
         return (yield from among(names))
     count, seen, mark = 0, set[bytes](), ""
@@ -190,7 +195,7 @@ def keep_own_health(adapter: Adapter, now: int) -> Program[dict[str, str]]:
     try:
         look = yield from adapter.rows(now)
         health = yield from adapter.health(now, look.rows)
-        pools = yield from read_pools(adapter.sight)
+        pools = yield from read_pools(adapter.discovered)
         sizes = yield from reads.try_all([(b"SCARD", pool_key("completed", pool)) for pool in pools])
         completed = {pool: reads.number(size) for pool, size in zip(pools, sizes, strict=True)}
         metrics = own_shape(health, (yield from read_letters()), completed)

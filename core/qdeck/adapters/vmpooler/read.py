@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck.adapters.model import Sight
+    from qdeck.adapters.model import Discovered
 
 STATE_OF: Final = {
     "pending": State.DELAYED, "ready": State.READY, "running": State.RUNNING, "migrating": State.RUNNING,
@@ -306,10 +306,10 @@ def dead_sources() -> Program[list[Source]]:
     ]
 
 
-def read_pools(sight: Sight | None) -> Program[list[str]]:
+def read_pools(discovered: Discovered | None) -> Program[list[str]]:
     """Return the configured pools, and those that only have sets left."""
     names, _ = yield from reads.scan_set(POOLS)
     found = {text_of(name) for name in names}
-    groups = sight.groups if sight is not None else {}
+    groups = discovered.groups if discovered is not None else {}
     found.update(group.removeprefix("pool ") for group in groups if group.startswith("pool "))
     return sorted(found)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url, adapters=("vmpooler",)) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url, adapters=("vmpooler",)) as writer:
+        yield writer
 
 
 def asked(url: str, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
@@ -69,7 +69,9 @@ def test_an_orphan_is_found_by_its_name(url: str, raw: redis.Redis, capsys: pyte
     assert asked(url, capsys, "find", "nothing", code=1) == []
 
 
-def test_orphans_have_one_number(deck: Writer, url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]) -> None:
+def test_orphans_have_one_number(
+    writer: Writer, url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The document's: of any age; `max_orphaned_age` is when a purge takes them."""
     machine(raw, "ready", "fine-otter", "centos-7", ready=ruby(60))
     for name, ago_s in (("old-1", 90_000), ("old-2", 90_000), ("young-1", 600), ("young-2", 600)):
@@ -77,7 +79,7 @@ def test_orphans_have_one_number(deck: Writer, url: str, raw: redis.Redis, capsy
     report = asked(url, capsys, "health")
     assert report["errors"]["orphaned_metadata_count"] == report["adapters"]["vmpooler"]["orphaned"] == 4
     assert own(raw, url)["errors"]["orphaned_metadata_count"] == 4
-    assert deck.plan_purge(["orphaned_records"]).count == 2
+    assert writer.plan_purge(["orphaned_records"]).count == 2
 
 
 @pytest.mark.parametrize(
@@ -89,12 +91,12 @@ def test_orphans_have_one_number(deck: Writer, url: str, raw: redis.Redis, capsy
     ],
 )  # fmt: skip
 def test_fields_of_the_document_are_fields_of_a_filter(
-    deck: Writer, raw: redis.Redis, wanted: str, found: set[str]
+    writer: Writer, raw: redis.Redis, wanted: str, found: set[str]
 ) -> None:
     dead(raw, "clone", "a")
     facts: dict[str, Any] = {"error_class": "SocketError", "error_message": "VM is unreachable", "retry_count": 5}
     dead(raw, "ready", "b", queue_from="ready", **facts)
-    assert {job.id for job in deck.dead_letters(where=parse(wanted))} == found
+    assert {job.id for job in writer.dead_letters(where=parse(wanted))} == found
 
 
 def test_a_failure_without_a_reason_is_no_none(url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]) -> None:

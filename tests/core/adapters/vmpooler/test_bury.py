@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url, adapters=("vmpooler",)) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url, adapters=("vmpooler",)) as writer:
+        yield writer
 
 
 def letter(raw: redis.Redis, kind: str) -> tuple[dict[str, Any], int]:
@@ -34,13 +34,13 @@ def letter(raw: redis.Redis, kind: str) -> tuple[dict[str, Any], int]:
 
 
 @pytest.mark.parametrize("by_purge", [True, False])
-def test_an_entry_is_that_of_the_document(deck: Writer, raw: redis.Redis, by_purge: bool) -> None:
+def test_an_entry_is_that_of_the_document(writer: Writer, raw: redis.Redis, by_purge: bool) -> None:
     request(raw, retry_count="2")
     vm(raw, "pending", "vm-1", clone=ago(10_800), request_id="req-123456", pool_alias="centos-7")
     if by_purge:
-        assert purged(deck, limits=Limits(dlq_enabled=True)) == 1
+        assert purged(writer, limits=Limits(dlq_enabled=True)) == 1
     else:
-        assert deck.apply(deck.plan("bury", "pool1", reason="host is down")).applied == 1
+        assert writer.apply(writer.plan("bury", "pool1", reason="host is down")).applied == 1
     found, score = letter(raw, "pending")
     assert list(found) == list(entry("vm-1", 0))
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found["failed_at"])
@@ -52,21 +52,21 @@ def test_an_entry_is_that_of_the_document(deck: Writer, raw: redis.Redis, by_pur
     assert (found["error_class"], found["error_message"]) == told
 
 
-def test_without_a_reason_the_entry_has_the_error_of_the_machine(deck: Writer, raw: redis.Redis) -> None:
+def test_without_a_reason_the_entry_has_the_error_of_the_machine(writer: Writer, raw: redis.Redis) -> None:
     vm(raw, "pending", "vm-1", clone=ago(60), clone_error="no such host", clone_error_class="RuntimeError")
-    assert deck.apply(deck.plan("bury", "pool1")).applied == 1
+    assert writer.apply(writer.plan("bury", "pool1")).applied == 1
     found, _ = letter(raw, "pending")
     assert (found["error_class"], found["error_message"], found["retry_count"]) == ("RuntimeError", "no such host", 0)
 
 
-def test_a_ready_machine_that_does_not_answer_is_buried(deck: Writer, raw: redis.Redis) -> None:
+def test_a_ready_machine_that_does_not_answer_is_buried(writer: Writer, raw: redis.Redis) -> None:
     """As its manager does: a dead letter, and the VM goes to `completed`, where the manager destroys it."""
     vm(raw, "ready", "vm-1", ready=ago(60), open_socket_error="Connection refused")
     vm(raw, "ready", "vm-2", ready=ago(60))
     before = values(raw)
-    plan = deck.plan("bury", "pool1", ids=["vm-1"], state="ready")
+    plan = writer.plan("bury", "pool1", ids=["vm-1"], state="ready")
     assert [one.code.value for one in plan.tail.cautions] == ["destroyed_outside"]
-    assert deck.apply(plan).applied == 1
+    assert writer.apply(plan).applied == 1
     found, _ = letter(raw, "ready")
     assert (found["queue_from"], found["error_class"], found["error_message"]) == (
         "ready", "Buried", "Connection refused",
@@ -74,5 +74,5 @@ def test_a_ready_machine_that_does_not_answer_is_buried(deck: Writer, raw: redis
     assert raw.smembers("vmpooler__completed__pool1") == {b"vm-1"}
     assert raw.smembers("vmpooler__ready__pool1") == {b"vm-2"}
     assert not raw.exists("vmpooler__dlq__pending")
-    assert deck.undo().restored == 1
+    assert writer.undo().restored == 1
     assert values(raw) == before

@@ -25,10 +25,10 @@ def test_names_that_differ_by_a_counter_are_one_group(url: str, raw: redis.Redis
     for number in range(12):
         dead(raw, "clone", f"vm-{number}", error_class="RuntimeError", error_message=template.format(number, number))
     dead(raw, "clone", "other", error_class="RuntimeError", error_message="another error of host-a")
-    with Writer(url, adapters=("vmpooler",)) as deck:
-        [first, second] = deck.groups().groups
+    with Writer(url, adapters=("vmpooler",)) as writer:
+        [first, second] = writer.groups().groups
         assert (first.count, first.message_shape, second.count) == (12, shape, 1)
-        assert {job.id for job in deck.jobs("centos-7", state="dead", where=first.where)} == {
+        assert {job.id for job in writer.jobs("centos-7", state="dead", where=first.where)} == {
             f"vm-{number}" for number in range(12)
         }
 
@@ -37,5 +37,5 @@ def test_names_that_differ_by_a_counter_are_one_group(url: str, raw: redis.Redis
 def test_other_digits_of_a_name_stay(url: str, raw: redis.Redis, names: tuple[str, str]) -> None:
     for name in names:
         dead(raw, "clone", name, error_message=f"cannot use {name} here")
-    with Writer(url, adapters=("vmpooler",)) as deck:
-        assert len(deck.groups().groups) == 2
+    with Writer(url, adapters=("vmpooler",)) as writer:
+        assert len(writer.groups().groups) == 2

@@ -23,10 +23,10 @@ KEY = "vmpooler__dlq__tasks"
 
 
 @pytest.fixture
-def deck(url: str, raw: redis.Redis) -> Iterator[Writer]:
+def writer(url: str, raw: redis.Redis) -> Iterator[Writer]:
     raw.sadd("vmpooler__pools", "centos-7")
-    with Writer(url, adapters=("vmpooler",)) as deck:
-        yield deck
+    with Writer(url, adapters=("vmpooler",)) as writer:
+        yield writer
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def test_a_pool_with_the_name_of_a_kind_is_the_pool(url: str, raw: redis.R
     assert [one["id"] for one in (await ask(url, "queue=dlq:pending"))["entries"]] == ["of-the-kind"]
 
 
-def test_commands_take_a_kind(deck: Writer, raw: redis.Redis, url: str, run: Callable[..., Ran]) -> None:
+def test_commands_take_a_kind(writer: Writer, raw: redis.Redis, url: str, run: Callable[..., Ran]) -> None:
     for kind in ("pending", "clone", "ready"):
         dead(raw, kind, f"vm-{kind}", error_class=f"{kind.title()}Error")
     listed = run("dead", "--kind", "clone", "--where", "error:*Error", "--json", "--url", url)
@@ -83,7 +83,7 @@ def test_commands_take_a_kind(deck: Writer, raw: redis.Redis, url: str, run: Cal
     assert not raw.exists("vmpooler__dlq__ready")
     assert raw.exists("vmpooler__dlq__clone", "vmpooler__dlq__pending") == 2
     assert run("dead", "--kind", "running", "--url", url).code == 64
-    assert deck.undo().restored == 1
+    assert writer.undo().restored == 1
 
 
 def failed_tasks(raw: redis.Redis) -> None:
@@ -94,11 +94,11 @@ def failed_tasks(raw: redis.Redis) -> None:
     raw.hset(KEY, "other", "text")
 
 
-def test_each_failed_task_is_a_dead_letter_with_its_age(deck: Writer, raw: redis.Redis) -> None:
+def test_each_failed_task_is_a_dead_letter_with_its_age(writer: Writer, raw: redis.Redis) -> None:
     failed_tasks(raw)
-    rows = {row.name: row.dead for row in deck.snapshot().queues}
+    rows = {row.name: row.dead for row in writer.snapshot().queues}
     assert rows == {"centos-7": 1, "debian-12": 1, "dlq:tasks": 3}
-    found = {one.id: one for name in rows for one in deck.jobs(name, state="dead")}
+    found = {one.id: one for name in rows for one in writer.jobs(name, state="dead")}
     assert {name: one.task for name, one in found.items()} == {
         "vm-1": "disk", "vm-2": "disk", "vm-3:before": "snapshot", "vm-4:before": "snapshot", "text": "other",
     }  # fmt: skip
@@ -106,7 +106,7 @@ def test_each_failed_task_is_a_dead_letter_with_its_age(deck: Writer, raw: redis
     assert found["vm-3:before"].age_s is None
     assert (found["vm-1"].error, found["vm-1"].attempts) == ("StandardError", 4)
     raw.hset(KEY, "snapshot", '["vm-3:before"]')
-    assert {row.name: row.dead for row in deck.snapshot().queues}["dlq:tasks"] == 2
+    assert {row.name: row.dead for row in writer.snapshot().queues}["dlq:tasks"] == 2
 
 
 async def test_the_api_has_each_failed_task(url: str, raw: redis.Redis) -> None:
@@ -116,23 +116,23 @@ async def test_the_api_has_each_failed_task(url: str, raw: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("ids", [["vm-1"], ["vm-1", "vm-2"], ["vm-3:before", "vm-4:before", "text"]])
-def test_one_failed_task_is_discarded_and_comes_back(deck: Writer, raw: redis.Redis, ids: list[str]) -> None:
+def test_one_failed_task_is_discarded_and_comes_back(writer: Writer, raw: redis.Redis, ids: list[str]) -> None:
     failed_tasks(raw)
     before = values(raw)
-    assert deck.apply(deck.plan("discard", ids=ids, state="dead")).applied == len(ids)
-    left = {one.id for row in deck.snapshot().queues for one in deck.jobs(row.name, state="dead")}
+    assert writer.apply(writer.plan("discard", ids=ids, state="dead")).applied == len(ids)
+    left = {one.id for row in writer.snapshot().queues for one in writer.jobs(row.name, state="dead")}
     assert left == {"vm-1", "vm-2", "vm-3:before", "vm-4:before", "text"} - set(ids)
-    undone = deck.undo()
+    undone = writer.undo()
     assert (undone.restored, undone.skipped) == (len(ids), ())
     assert values(raw) == before
 
 
-def test_failed_tasks_go_one_by_one_by_their_own_age(deck: Writer, raw: redis.Redis) -> None:
+def test_failed_tasks_go_one_by_one_by_their_own_age(writer: Writer, raw: redis.Redis) -> None:
     failed_tasks(raw)
-    plan = deck.plan_purge(read_rules(("dead_too_old",)), Limits(dlq_ttl=0.5))
+    plan = writer.plan_purge(read_rules(("dead_too_old",)), Limits(dlq_ttl=0.5))
     assert [one.id for one in plan.entries()] == ["vm-1"]
     raw.hset(KEY, "disk", json.dumps([*json.loads(raw.hget(KEY, "disk") or ""), "vm-9:10"]))  # one more failed since
-    assert deck.apply(plan).applied == 1
+    assert writer.apply(plan).applied == 1
     assert [one if isinstance(one, str) else one["vm"] for one in json.loads(raw.hget(KEY, "disk") or "")] == [
         "vm-2", "vm-9:10",
     ]  # fmt: skip

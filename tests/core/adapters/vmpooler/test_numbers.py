@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Writer]:
-    with Writer(url, adapters=("vmpooler",)) as deck:
-        yield deck
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url, adapters=("vmpooler",)) as writer:
+        yield writer
 
 
 def own(raw: redis.Redis, url: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ async def scraped(url: str, **options: Any) -> dict[str, float]:
     return found
 
 
-def test_report_hash_and_metrics_have_one_number_for_each_fact(deck: Writer, url: str, raw: redis.Redis) -> None:
+def test_report_hash_and_metrics_have_one_number_for_each_fact(writer: Writer, url: str, raw: redis.Redis) -> None:
     for name in ("s1", "s2"):
         vm(raw, "pending", name, clone=ago(8000))
     vm(raw, "completed", "c", destroy=ago(10))
@@ -61,7 +61,7 @@ def test_report_hash_and_metrics_have_one_number_for_each_fact(deck: Writer, url
     for number in range(12):
         dead(raw, ("pending", "clone", "ready")[number % 3], f"vm-{number}")
     raw.hset("vmpooler__dlq__tasks", "disk", json.dumps([entry("t1", 5), entry("t2", 6)]))
-    report = health_document(deck.health())
+    report = health_document(writer.health())
     hashed = own(raw, url)
     metrics = asyncio.run(scraped(url))
     assert report["errors"]["dlq_size"] == hashed["errors"]["dlq_total_size"] == metrics["qdeck_dlq_size"] == 14
@@ -82,11 +82,16 @@ def test_report_hash_and_metrics_have_one_number_for_each_fact(deck: Writer, url
 
 
 @pytest.mark.parametrize(("stuck", "status"), [(0, "healthy"), (1, "degraded"), (50, "degraded"), (51, "unhealthy")])
-def test_healthy_means_no_stuck_machine(deck: Writer, url: str, raw: redis.Redis, stuck: int, status: str) -> None:
+def test_healthy_means_no_stuck_machine(writer: Writer, url: str, raw: redis.Redis, stuck: int, status: str) -> None:
     vm(raw, "ready", "fine", ready=ago(5))
     for number in range(stuck):
         vm(raw, "pending", f"vm-{number}", clone=ago(8000))
-    assert deck.snapshot().status.value == health_document(deck.health())["status"] == own(raw, url)["status"] == status
+    assert (
+        writer.snapshot().status.value
+        == health_document(writer.health())["status"]
+        == own(raw, url)["status"]
+        == status
+    )
 
 
 def test_a_pool_that_is_named_dlq_is_not_overwritten(url: str, raw: redis.Redis) -> None:
@@ -100,14 +105,14 @@ def test_a_pool_that_is_named_dlq_is_not_overwritten(url: str, raw: redis.Redis)
     assert found["status"] == "unhealthy", "the manager leaves a pool of this name out"
 
 
-def test_clones_have_a_rate_and_two_reads_that_coincide_lose_none(deck: Writer, raw: redis.Redis) -> None:
+def test_clones_have_a_rate_and_two_reads_that_coincide_lose_none(writer: Writer, raw: redis.Redis) -> None:
     vm(raw, "ready", "fine", ready=ago(5))
     key = "vmpooler__clone__2026-11-18"  # the day of the moments below
-    [adapter] = deck.adapters.foreign
-    rows = [row for row in deck.snapshot().queues if row.adapter == "vmpooler"]
+    [adapter] = writer.adapters.non_native
+    rows = [row for row in writer.snapshot().queues if row.adapter == "vmpooler"]
 
     def rate(at_ms: int) -> object:
-        return deck.run(adapter.health(at_ms, rows)).rates["clone_rate"]
+        return writer.run(adapter.health(at_ms, rows)).rates["clone_rate"]
 
     raw.hset(key, "pool1:a", "1.5")
     assert rate(1_795_000_000_000) is None
@@ -115,7 +120,7 @@ def test_clones_have_a_rate_and_two_reads_that_coincide_lose_none(deck: Writer, 
         raw.hset(key, f"pool1:{name}", "1.5")
     assert rate(1_795_000_060_000) == 2
     assert rate(1_795_000_060_100) == 2
-    found = health_document(deck.health())
+    found = health_document(writer.health())
     assert set(found["processing_rate"]) == {"clone_rate", "destroy_rate"}
 
 

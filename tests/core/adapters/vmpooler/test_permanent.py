@@ -19,14 +19,14 @@ ALL = (*PERMANENT, *TRANSIENT)
 
 
 @pytest.fixture
-def deck(url: str, raw: redis.Redis) -> Iterator[Writer]:
+def writer(url: str, raw: redis.Redis) -> Iterator[Writer]:
     """Dead letters with every error of the manager's table, and some that it would try again."""
     raw.sadd("vmpooler__pools", "centos-7")
     request(raw)
     for number, (error, message) in enumerate(ALL):
         dead(raw, "clone", f"vm-{number}", error_class=error, error_message=message)
-    with Writer(url, adapters=("vmpooler",)) as deck:
-        yield deck
+    with Writer(url, adapters=("vmpooler",)) as writer:
+        yield writer
 
 
 @pytest.fixture
@@ -38,35 +38,35 @@ def names(count: int, start: int = 0) -> set[str]:
     return {f"vm-{number}" for number in range(start, start + count)}
 
 
-def test_a_retry_of_all_leaves_permanent_errors_out(deck: Writer) -> None:
-    plan = deck.plan("retry")
+def test_a_retry_of_all_leaves_permanent_errors_out(writer: Writer) -> None:
+    plan = writer.plan("retry")
     assert {entry.id for entry in plan.entries()} == names(len(TRANSIENT), len(PERMANENT))
     assert {skip.id for skip in plan.tail.skipped if skip.code is SkipCode.PERMANENT} == names(len(PERMANENT))
-    assert deck.apply(plan).applied == len(TRANSIENT)
-    assert {job.id for job in deck.jobs("centos-7", state="dead")} == names(len(PERMANENT))
+    assert writer.apply(plan).applied == len(TRANSIENT)
+    assert {job.id for job in writer.jobs("centos-7", state="dead")} == names(len(PERMANENT))
 
 
-def test_who_names_them_retries_them(deck: Writer) -> None:
-    assert {entry.id for entry in deck.plan("retry", ids=["vm-0", "vm-13"]).entries()} == {"vm-0", "vm-13"}
-    assert {entry.id for entry in deck.plan("retry", where="tag:permanent").entries()} == names(len(PERMANENT))
-    shown = [job for job in deck.jobs("centos-7", state="dead") if job.id == "vm-0"]
-    plan, skipped = deck.plan_jobs("retry", shown)
+def test_who_names_them_retries_them(writer: Writer) -> None:
+    assert {entry.id for entry in writer.plan("retry", ids=["vm-0", "vm-13"]).entries()} == {"vm-0", "vm-13"}
+    assert {entry.id for entry in writer.plan("retry", where="tag:permanent").entries()} == names(len(PERMANENT))
+    shown = [job for job in writer.jobs("centos-7", state="dead") if job.id == "vm-0"]
+    plan, skipped = writer.plan_jobs("retry", shown)
     assert (plan.count, skipped) == (1, [])
 
 
-def test_other_verbs_take_them(deck: Writer) -> None:
-    assert deck.plan("discard", where="-tag:permanent").count == len(TRANSIENT)
-    assert deck.plan("discard", state="dead").count == len(ALL)
+def test_other_verbs_take_them(writer: Writer) -> None:
+    assert writer.plan("discard", where="-tag:permanent").count == len(TRANSIENT)
+    assert writer.plan("discard", state="dead").count == len(ALL)
 
 
-def test_an_error_without_a_class_or_a_message_is_not_permanent(deck: Writer, raw: redis.Redis) -> None:
+def test_an_error_without_a_class_or_a_message_is_not_permanent(writer: Writer, raw: redis.Redis) -> None:
     raw.delete("vmpooler__dlq__clone")
     dead(raw, "clone", "no-message", error_class="NameError", error_message=None)
     dead(raw, "clone", "no-class", error_class=None)
-    assert {entry.id for entry in deck.plan("retry").entries()} == {"no-message", "no-class"}
+    assert {entry.id for entry in writer.plan("retry").entries()} == {"no-message", "no-class"}
 
 
-def test_commands_show_it(deck: Writer, run: Callable[..., Ran], url: str) -> None:
+def test_commands_show_it(writer: Writer, run: Callable[..., Ran], url: str) -> None:
     listed = run("dead", "--url", url)
     lines = {line.split()[1]: line for line in listed.out.splitlines() if " vm-" in line}
     assert len(lines) == len(ALL)
@@ -81,7 +81,7 @@ def test_commands_show_it(deck: Writer, run: Callable[..., Ran], url: str) -> No
     assert run("dead", "--group", "--url", url).out.count("(permanent)") == len(PERMANENT)
 
 
-def test_a_failed_task_has_its_own_reason(deck: Writer, raw: redis.Redis) -> None:
+def test_a_failed_task_has_its_own_reason(writer: Writer, raw: redis.Redis) -> None:
     raw.hset("vmpooler__dlq__tasks", "disk", '["vm-1:10"]')
-    [skip] = deck.plan("retry", ids=["vm-1:10"]).tail.skipped
+    [skip] = writer.plan("retry", ids=["vm-1:10"]).tail.skipped
     assert skip.why == "a failed task belongs to no request; ask the API of VMPooler for it again"
