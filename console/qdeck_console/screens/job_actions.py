@@ -49,6 +49,11 @@ _STEPS: Final = sorted(PRIORITIES.values())
 _ONE: Final = "one job at a time"
 
 
+def why_no_job(row: object | None) -> str:
+    """Return why there is nothing to act on in a row."""
+    return f"it {row.why}" if isinstance(row, GoneJob) else "no job under the cursor"
+
+
 class JobActing(FrameScreen):
     """A screen whose jobs can be acted on."""
 
@@ -70,8 +75,7 @@ class JobActing(FrameScreen):
 
     def why_no_jobs(self) -> str:
         """Return why there are no targets."""
-        row = self.pointed()
-        return f"it {row.why}" if isinstance(row, GoneJob) else "no job under the cursor"
+        return why_no_job(self.pointed())
 
     def acted(self) -> None:
         """Follow an action on the targets."""

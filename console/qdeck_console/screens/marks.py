@@ -9,7 +9,7 @@ from qdeck_console.actions import ActionHandler
 from qdeck_console.format import counted
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.go_back import CANCEL, CLEAR_FILTER, CLEAR_MARKS, back
-from qdeck_console.screens.job_actions import JOB_HANDLERS, JobActing
+from qdeck_console.screens.job_actions import JOB_HANDLERS, JobActing, why_no_job
 from qdeck_console.screens.lists import OUT_OF_SIGHT
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class MarkingScreen(JobActing):
 
     def why_no_jobs(self) -> str:
         """Return why there are no targets: a job that is out of sight is none."""
-        return OUT_OF_SIGHT if self.view.is_out_of_sight else super().why_no_jobs()
+        return OUT_OF_SIGHT if self.view.is_out_of_sight else why_no_job(self.pointed())
 
     def acted(self) -> None:
         """Clear the marks after an action."""
