@@ -22,7 +22,9 @@ class TypedHistory:
             self._texts.append(text)
 
     def step(self, text: str, by: int) -> str:
-        """Return the text that is `by` later than a kept one; empty after the newest."""
+        """Return the text that is `by` later than a kept one, empty after the newest; the same where none is kept."""
+        if not self._texts:
+            return text
         place = self._texts.index(text) if text in self._texts else len(self._texts)
         at = max(0, place + by)
         return self._texts[at] if at < len(self._texts) else ""

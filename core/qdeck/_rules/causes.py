@@ -8,15 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import QdeckError
-from qdeck._filter import Filter, parse
 from qdeck._model import causes as words
 from qdeck._model.queue_ref import Feature
 from qdeck._model.values import NATIVE, State
 from qdeck._model.words import Cause, Code, Verb
-from qdeck._operations import groups, stuck
 from qdeck._redis.errors import LOST
 from qdeck._redis.parallel_programs import all_of
-from qdeck.adapters.native import groups as native_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +28,6 @@ _REST_S: Final = 5.0  # between two reads of one cause
 _MOST_DEAD: Final = 200  # dead letters of a queue that does not count its groups
 _MOST_WAITING: Final = 20
 _MOST_TASKS: Final = 3
-_EVERYTHING: Final[Filter] = parse("")
 _READ: Final = (Code.STUCK, Code.DEAD, Code.DEAD_GROWING, Code.NO_WORKER)
 
 
@@ -83,7 +79,10 @@ class Causes:
             return None  # the finding says what is known; what may not be read is in the notices
 
     def _stuck(self, row: QueueRow) -> Program[Cause | None]:
-        found = yield from stuck.all_stuck(self._adapters, [row.ref], _EVERYTHING, 1, unread=[])
+        from qdeck._filter import parse
+        from qdeck._operations import stuck
+
+        found = yield from stuck.all_stuck(self._adapters, [row.ref], parse(""), 1, unread=[])
         adapter = self._adapters.named(row.adapter)
         if not found or adapter is None:
             return None
@@ -95,8 +94,12 @@ class Causes:
 
     def _dead(self, row: QueueRow) -> Program[Cause | None]:
         if row.adapter == NATIVE:
+            from qdeck.adapters.native import groups as native_groups
+
             found = (yield from native_groups.read_counted(NATIVE, [row.name])).get(row.name)
         else:
+            from qdeck._operations import groups
+
             adapter = self._adapters.named(row.adapter)
             pairs = [] if adapter is None else [(adapter, row.name)]
             found = yield from groups.read_groups(pairs, most_read=_MOST_DEAD)
@@ -115,9 +118,9 @@ class Causes:
         last = min(served, key=lambda one: one.heartbeat_s or 0.0, default=None)
         adapter, tasks = self._adapters.named(row.adapter), list[str]()
         if adapter is not None and Feature.DETAILS in adapter.features:
-            page = yield from adapter.page(
-                row.name, [State.READY, State.DELAYED], wanted=_EVERYTHING, most=_MOST_WAITING
-            )
+            from qdeck._filter import parse
+
+            page = yield from adapter.page(row.name, [State.READY, State.DELAYED], wanted=parse(""), most=_MOST_WAITING)
             tasks = list(dict.fromkeys(job.task for job in page.jobs if job.task))[:_MOST_TASKS]
         text = words.worker_words(last, tasks)
         return Cause(text=text) if text else None
