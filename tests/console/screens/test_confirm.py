@@ -32,7 +32,7 @@ def test_the_dialog_says_to_which_queue(url: str) -> None:
     assert "to queue shop ▸ prod ▸ bills\n" in asked(url, "move", target=BILLS)
 
 
-async def test_the_page_of_a_queue_gives_its_name_and_its_row(url: str) -> None:
+async def test_the_page_of_a_queue_gives_what_repairs_it_and_its_row(url: str) -> None:
     with Writer(url) as writer:
         writer.enqueue(MAIL, "send", ["letter"])
     async with console(url, size=(80, 24)) as pilot:
@@ -44,7 +44,7 @@ async def test_the_page_of_a_queue_gives_its_name_and_its_row(url: str) -> None:
         assert isinstance(page, QueueScreen)
         await until(pilot, page.lists)
         await pilot.press("y")
-        await until(pilot, lambda: app.clipboard == MAIL)
+        await until(pilot, lambda: app.clipboard == f"qdeck worker MODULE:APP -q {MAIL}")  # what now
         assert page.why_not("write") == ""
         assert len(page.exported()) == 1
 

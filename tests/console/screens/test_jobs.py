@@ -46,7 +46,7 @@ async def test_states_have_a_list_each_with_what_matters_in_it(
     monkeypatch.chdir(tmp_path)
     async with console(url, "s") as pilot:
         await until(pilot, "2 queues")
-        await pilot.press("j", "enter")
+        await pilot.press("j", "2")
         shown = await until(pilot, "1–6 of 6")
         assert "mail" in shown
         for words in ("ready 6", "delayed 1", "blocked 1", "running 1", "dead 2", "reader0", "template welcome"):
@@ -186,7 +186,7 @@ async def test_narrow_read_only_empty_and_gone(url: str, raw: redis.Redis) -> No
             await pilot.press(key)
             await until(pilot, ":live to allow changes for 30 minutes")
         await pilot.press("escape", "s", "j", "enter")
-        await until(pilot, "oldest waiting")  # its detail first, where there is no room beside the list
+        await until(pilot, "enter jobs")  # its page first, where there is no room beside the list
         await pilot.press("enter")
         await until(pilot, "1–6 of 6")
         for key in raw.scan_iter(f"{{{MAIL}}}:*"):

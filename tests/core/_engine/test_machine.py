@@ -506,7 +506,8 @@ class Machine(RuleBasedStateMachine):
 
 
 def run_machine(url: str, raw: redis.Redis, *, examples: int, steps: int) -> None:
-    raw.config_set("save", "")
+    saves = raw.config_get("save")["save"]
+    raw.config_set("save", "")  # with snapshots on, FLUSHALL writes one
     client = SyncClient(Endpoint(url))
     kind = type("BoundMachine", (Machine,), {"raw": raw, "client": client})
     try:
@@ -523,6 +524,7 @@ def run_machine(url: str, raw: redis.Redis, *, examples: int, steps: int) -> Non
         )
     finally:
         client.close()
+        raw.config_set("save", saves or "")
 
 
 def test_engine_and_model_agree(url: str, raw: redis.Redis) -> None:

@@ -207,12 +207,12 @@ def test_a_batch_of_the_server_names_no_path(writer: Writer, yard: Yard, tmp_pat
     assert own_plan(plan.batch).id == plan.id
 
 
-def test_a_plan_may_take_the_place_of_itself(admin: Writer, yard: Yard) -> None:
+def test_a_plan_may_take_the_place_of_itself(writer: Writer, yard: Yard) -> None:
     yard.bulk_dead(3)
-    plan = admin.plan("retry", QUEUE)
+    plan = writer.plan("retry", QUEUE)
     kept = list(plan.entries())[:1]
-    with PlanWriter(plan.head, plan.path, replaces=True) as writer:
-        writer.add(kept)
+    with PlanWriter(plan.head, plan.path, replaces=True) as file:
+        file.add(kept)
         tail = plan.tail.__class__(count=0, states={"dead": 1}, by_queue={f"native/{QUEUE}": 1})
-        writer.finish(tail)
-    assert admin.apply(load_plan(plan.path)).applied == 1
+        file.finish(tail)
+    assert writer.apply(load_plan(plan.path)).applied == 1

@@ -73,7 +73,8 @@ def test_looking_writes_nothing(writer: Writer, raw: redis.Redis) -> None:
         "zmscore", "zrank", "zrevrank", "scard", "sismember", "smismember", "smembers", "sintercard", "llen", "lrange",
         "lindex", "xlen", "xrange", "xrevrange", "get", "exists", "ttl", "client|setinfo", "client|no-touch", "config",
         "command", "ping", "randomkey", "dbsize", "zrandmember", "memory|usage", "client", "xinfo|stream", "pttl",
-        "getrange", "xinfo|groups", "xinfo|consumers", "xpending",
+        "getrange", "xinfo|groups", "xinfo|consumers", "xpending", "config|get",
+        "object|idletime", "srandmember", "hrandfield",
     }  # fmt: skip
     after = raw.info("commandstats")
     called = {

@@ -30,9 +30,9 @@ RULES = ("expired_queues", "unread_queues", "orphaned_queues")
 
 
 @pytest.fixture
-def admin(url: str) -> Iterator[Writer]:
-    with Writer(url) as writer:
-        yield writer
+def writer(url: str) -> Iterator[Writer]:
+    with Writer(url) as opened:
+        yield opened
 
 
 @pytest.fixture
