@@ -1,4 +1,4 @@
-"""The log of operations: the entries for plans and batches, and reading them."""
+"""The entries of batches in the log of operations: the entries for plans and batches, and reading them."""
 
 from __future__ import annotations
 
