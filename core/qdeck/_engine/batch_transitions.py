@@ -86,7 +86,7 @@ def apply_slice(
         group,
         *chain.from_iterable(entries),
     )
-    return Transition(load("apply"), queue, args, _read_acted, batch)
+    return Transition(load("apply"), queue, args, _read_slice, batch)
 
 
 def edit_job(
@@ -117,10 +117,10 @@ def edit_job(
         before,
         original,
     ]
-    return Transition(load("apply"), queue, args, _read_acted, batch)
+    return Transition(load("apply"), queue, args, _read_slice, batch)
 
 
-def _read_acted(reply: Any) -> SliceResult:
+def _read_slice(reply: Any) -> SliceResult:
     now, count, kept, requested, outbox, size, *skipped = reply
     reasons = [(skipped[at], *_reason(skipped[at + 1])) for at in range(0, len(skipped), 2)]
     return SliceResult(now, count, kept == 1, requested, outbox, size, reasons)

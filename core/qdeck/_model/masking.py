@@ -1,8 +1,8 @@
 """Masking of secrets in shown text: fields by their names, and values in texts.
 
 In a text, the values after names of secrets are masked (`password: …`, `token=…`, `Authorization: Bearer …`,
-`--token …`, `curl -u user:…`), the passwords of URLs, and private keys. Only shown and exported text is masked, never
-what is written to a server.
+`--token …`, `curl -u user:…`), the passwords of URLs, and private keys. Text that is shown, exported or
+logged is masked, never a job on a server.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def make(
 
 
 def as_json(entry: Activity) -> dict[str, Any]:
-    """Return an entry as it is written: what looks like a secret in its filter and its reason was masked."""
+    """Return an entry as it is written: what looks like a secret in its texts was masked."""
     return {
         "at_ms": entry.at_ms, "who": entry.who, "host": entry.host, "verb": entry.verb, "queues": list(entry.queues),
         "filter": entry.filter, "detail": entry.detail,

@@ -68,7 +68,7 @@ def logged(
         at_ms = yield from reads.clock()
         entry: dict[str, Any] = {"at_ms": at_ms, "who": who, "host": host, "verb": verb, "queues": list(queues)}
         what = detail if isinstance(detail, str) else detail(done)
-        yield from write(entry | {"detail": what, "outcome": "done", "reason": mask_text(reason)})
+        yield from write(entry | {"detail": mask_text(what), "outcome": "done", "reason": mask_text(reason)})
     return done
 
 

@@ -1,4 +1,4 @@
-"""The slices in which a plan is applied, the base class of appliers, and the applier of cells.
+"""The slices in which a plan is applied, the protocol of appliers, and the applier of cells.
 
 An applier identifies a slice by the place of its first entry in the plan and stores its undo data, so a slice that is
 sent again is applied once and gets the same reply.

@@ -192,7 +192,7 @@ class Native(Adapter):
         return RULES if queue != NO_QUEUE else ()
 
     def prepare(self, verb: str, now: int) -> Program[Owners]:
-        """Return what reads the workers once for a plan, if needed; the act script reads the rest."""
+        """Return what reads the workers once for a plan, if needed; `apply.lua` reads the rest."""
         from qdeck.adapters.native.plans import Owners
 
         yield from ()  # reads nothing, but is a program

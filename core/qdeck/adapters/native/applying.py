@@ -1,4 +1,4 @@
-"""The applier of native queues: the act script changes several slices in one round trip, within a time limit."""
+"""The applier of native queues: `apply.lua` changes several slices in one round trip, within a time limit."""
 
 from __future__ import annotations
 
