@@ -94,7 +94,7 @@ def every(console: Console, below: FrameScreen) -> list[PaletteCommand]:
             seen.add(action.verb)
             others.append(
                 PaletteCommand(title=action.verb, help=action.help, keys=action.key_name, do=_nothing, rank=3,
-                    why_not=f"on {_all_places(action.verb)}")
+                    why_not=f"only on {_all_places(action.verb)}")
             )  # fmt: skip
     words = [
         PaletteCommand(

@@ -54,7 +54,7 @@ async def test_a_stuck_job_is_named_with_its_reason_and_limit(url: str, raw: red
     raw.sadd("vmpooler__pending__win-2025", "slow-sloth")
     raw.hset("vmpooler__vm__slow-sloth", mapping={"clone": f"{hours}", "template": "win-2025"})
     async with console(url, size=(120, 30), adapters=("vmpooler",)) as pilot:
-        shown = await until(pilot, "slow-sloth pending for ")
+        shown = await until(pilot, "slow-sloth: pending for ")
         line = next(line for line in shown.splitlines() if "slow-sloth" in line)
         assert "(limit 2h) · b bury" in line
         assert "1 stuck" not in line
@@ -90,7 +90,7 @@ async def test_a_queue_without_a_worker_names_the_tasks_that_wait_and_its_last_w
     gone = f'{{"heartbeat_ms": {seconds * 1000 - 120_000}, "state": "running", "host": "eu-3", "queues": ["{MAIL}"]}}'
     raw.hset("qdeck:workers", "mailer-7", gone)
     async with console(url, size=(120, 30)) as pilot:
-        await until(pilot, "no live worker: shop.send waits; the last worker, mailer-7 on eu-3, was lost 2m 0")
+        await until(pilot, "no live worker: task shop.send waits; the last worker, mailer-7 on eu-3, was lost 2m 0")
 
 
 @pytest.mark.parametrize("size", [(160, 48), (120, 36)])

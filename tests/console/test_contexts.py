@@ -135,7 +135,7 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
         await until(pilot, "connected to prod-eu")
         assert not reads_only(app), "the same context stays as it is"
         await pilot.press("4", "j", "asterisk", "r")
-        shown = await until(pilot, "Type prod-eu to open Retry")
+        shown = await until(pilot, "Type prod-eu to enable Retry")
         assert f"by {said.who}: INC-7" in shown, "who is live, and why"
         await pilot.press("p")
         await until(pilot, "6 characters left")

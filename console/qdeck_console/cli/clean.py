@@ -50,8 +50,9 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: int | No
     or named after the task, are removed, too.
 
     --orphans selects temporary queues of qdeck.messages that are not registered. With --adapter lists it also selects
-    lists of other programs: those in a task_queues:TASK_ID that has no time to live or more than 24h, and those whose
-    names are of tasks, or match a pattern of that adapter, and whose task_queues:TASK_ID has expired or never existed.
+    lists of other programs: those registered in a task_queues:TASK_ID without a time to live, or with more than 24h;
+    and those named after a task, or matching a pattern of that adapter, whose task_queues:TASK_ID has expired or never
+    existed.
 
     Copies are kept for a day: qdeck undo restores the queues. Exit code 1: some queues were not removed.
     """

@@ -178,7 +178,7 @@ def _group_cells(group: Group, reader: Reader) -> list[TextCell | str]:
 @click.option(
     "--ignore-dependencies",
     is_flag=True,
-    help="Run jobs that died with a dependency now. Default: they wait until it has succeeded.",
+    help="Run now the jobs that died because a dependency died. Default: they wait until it has succeeded.",
 )
 @priority_option
 @kind_option

@@ -59,7 +59,7 @@ jobs = VerbGroup(
 def list_jobs(queue: str, states: tuple[str, ...], where: str, ids: tuple[str, ...], limit: int | None) -> None:
     """List the jobs of a queue.
 
-    The next job to run comes first, and of the jobs that ended the newest.
+    The next job to run comes first; jobs that ended are listed newest first.
     """
     given = settings()
     check_filter(where)

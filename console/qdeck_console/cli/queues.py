@@ -50,7 +50,7 @@ def pause(ctx: click.Context, queue: str, reason: str, yes: bool) -> None:
     """Pause a queue: start none of its jobs until it is resumed.
 
     Running jobs finish, and jobs can still be enqueued. Asks before it replaces the reason of another pause, and
-    before it pauses all queues of a system that has no other pause.
+    before it pauses every queue of a system that cannot pause a single one.
     """
     from qdeck.admin import Feature, QueueSettings, has_feature
     from qdeck_console.cli.asking import NOT_CHANGED, confirmed

@@ -40,7 +40,8 @@ def requeue(queue: str | None, *, all_running: bool, **options: Any) -> None:
 def bury(queue: str | None, *, all_running: bool, **options: Any) -> None:
     """Bury jobs: make them dead letters.
 
-    By default only stuck jobs; with --state or a filter for states jobs that wait, too. Jobs that depend on them die
+    By default, buries stuck jobs only. With --state, or a filter on state, it also buries
+    waiting jobs. Jobs that depend on them die
     with them, and their failure handlers are enqueued.
     """
     check_filter(options["where"])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "every_s",
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="Draw it in place again after so many seconds, until Ctrl-C.",
+    help="Redraw every N seconds, until Ctrl-C.",
 )
 @click.pass_context
 def status(ctx: click.Context, every_s: float | None) -> None:

@@ -188,7 +188,7 @@ def _would(outcomes: BatchOutcomes, verb: str) -> str:
     if ran:
         but.append(f"{ran:,} ran since")
     if dead:
-        but.append(f"{dead:,} dead again")
+        but.append(f"{dead:,} died again")
     words = f"restores {fmt.counted(back, 'job')}" if back else "nothing left to undo"
     return words + (f"; {' and '.join(but)}" if but else "")
 

@@ -94,7 +94,9 @@ def _outcome(task: AgentTask) -> tuple[str, str]:
 def apply_would(plan: Plan, purge_totals: PurgeTotals, undo_bytes: int | None, cells: int) -> list[Line]:
     """Return what applying the plan would do."""
     steps = -(-purge_totals.count // 500)
-    words = f"take {fmt.counted(steps, 'step')} of 500 at most; each entry is checked again and skipped if it changed"
+    words = (
+        f"be applied in {fmt.counted(steps, 'step')} of up to 500 entries; each is checked again, skipped if it changed"
+    )
     lines: list[Line] = [section("apply would", "", "muted", cells)]
     lines += [((f" {part}", "text"),) for part in wrap(words, cells - 2, most=2)]
     used = f" ({size_words(undo_bytes)} of {_ROOM} used)" if undo_bytes is not None else f", {_ROOM} at most"

@@ -202,7 +202,7 @@ def note_line(why: Why, members: Sequence[StuckRow], cells: int) -> Line:
         Why.LEASE_OUT: f"{name} may still run it: after a requeue, its results are refused",
         Why.OVER_LIMIT: "the worker is alive: cancel requests it to stop",
         Why.NO_LEASE: "after its time limit, the next worker requeues it",
-        Why.THEIRS: "faint keys are not possible for this job; press one for the reason",
+        Why.THEIRS: "dimmed keys do not work on this job; press one for the reason",
     }[why]
     return ((" " * LEAD, "text"), (cut_end(words, max(8, cells - LEAD - MARGIN)), "muted"))
 

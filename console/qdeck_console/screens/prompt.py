@@ -314,7 +314,7 @@ def confirmation(
     ask: Line = (
         ("Type ", "text"),
         (safe_text(name), "strong bold"),
-        (f" to open {act.split(' ', maxsplit=1)[0]}", "text"),
+        (f" to enable {act.split(' ', maxsplit=1)[0]}", "text"),
     )
     return Prompt(console, head, about, [PromptField(exact=name)], ask=ask, act=act, note=note)
 

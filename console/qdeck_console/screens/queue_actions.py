@@ -143,7 +143,7 @@ PAUSE: Final = ActionHandler(run=_toggle, reason=_why_not_pause, label=_pause_la
 QUEUE_HANDLERS: Final = {
     "pause": PAUSE,
     "retry": ActionHandler(run=_retry, reason=partial(_why_not, "retry"), label=partial(_label, "retry")),
-    "redrive": _toward((Code.DEAD, Code.DEAD_GROWING), "no problem with dead letters"),
+    "redrive": _toward((Code.DEAD, Code.DEAD_GROWING), "no dead-letter finding"),
     "bury": _toward((Code.STUCK,), "no stuck jobs"),
     "move": ActionHandler(run=_move, reason=partial(_why_not, "move"), label=partial(_label, "move")),
 }

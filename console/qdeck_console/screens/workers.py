@@ -31,7 +31,7 @@ EMPTY: Final = EmptyState(
     "Workers register in qdeck:workers, and none is there. Jobs wait until a worker claims them.",
     (
         ("qdeck worker MODULE:APP", "runs the tasks of an application"),
-        ("3", "the jobs that wait, and for how long"),
+        ("3", "stuck jobs, and for how long"),
         ("qdeck demo", "a demo server with workers and jobs"),
     ),
 )

@@ -30,8 +30,8 @@ _EXECUTION: Final = (Code.FAILING, Code.DEAD, Code.DEAD_GROWING, Code.STUCK, Cod
 _OF_BOTH: Final = (Code.NO_WORKER, Code.HANDLER_STUCK)  # of liveness, too
 _WELL: Final[Mapping[Question, str]] = {
     Question.FLOW: "work starts in time",
-    Question.EXECUTION: "no jobs are stuck, and few die",
-    Question.LIVENESS: "workers and server are well",
+    Question.EXECUTION: "no stuck jobs, few dead letters",
+    Question.LIVENESS: "workers and server are healthy",
 }
 _OF_QUEUE: Final[Mapping[Code, Callable[[str], str]]] = {
     Code.STUCK: lambda queue: f"qdeck stuck {queue}",

@@ -37,12 +37,14 @@ def dead_words(count: int, error: str, message: str, *, of: int | None) -> str:
 def stuck_words(name: str, why: Stuck, others: int) -> str:
     """Return why a job is stuck, and how many others are."""
     rest = f"; {counted(others, 'more job')} stuck" if others > 0 else ""
-    return f"{name} {why.text}{rest}".removeprefix("its ").replace("; whether its worker is alive is unknown", "")
+    said = why.text.removeprefix("its ").removeprefix("it ")
+    return f"{name}: {said}{rest}".replace("; whether its worker is alive is unknown", "")
 
 
 def worker_words(last: WorkerRow | None, tasks: Sequence[str]) -> str:
     """Return which tasks wait for a worker, and which was the last that served their queue."""
-    waits = f"{', '.join(tasks)} {'waits' if len(tasks) == 1 else 'wait'}" if tasks else ""
+    one = len(tasks) == 1
+    waits = f"{'task' if one else 'tasks'} {', '.join(tasks)} {'waits' if one else 'wait'}" if tasks else ""
     if last is None:
         return waits
     host = f" on {last.host}" if last.host else ""

@@ -71,7 +71,7 @@ _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
         SkipCode.NO_RECORD: lambda _: "has no record",
         SkipCode.LEASE_LOST: lambda _: "it cannot be returned to its worker; it waits in ready",
         SkipCode.RUNS_ANEW: lambda _: "has started again",
-        SkipCode.EXPIRED: lambda _: "has expired and may not start",
+        SkipCode.EXPIRED: lambda _: "has expired and will not be started",
         SkipCode.UNIQUE_HELD: lambda job_id: f"its unique name is held by {job_id}",
         SkipCode.OTHERS_WAIT: lambda _: "other jobs wait for it",
         SkipCode.PARENT_ENDED: lambda _: "a job that it waited for has ended",
@@ -258,7 +258,7 @@ _STUCK: Final[Mapping[StuckCode, Callable[[Stuck], str]]] = MappingProxyType(
         StuckCode.HANDOVER_LOST: lambda s: f"it is not in {s.name}: no worker will find it",
         StuckCode.PAYLOAD_MISSING: lambda _: "it has no record: the next worker drops it",
         StuckCode.UNSCHEDULABLE: lambda s: f"{s.name}: workers stop at it, and the entries behind it wait",
-        StuckCode.OVERDUE: lambda s: f"due for {_passed(s)}, and no worker moved it to ready",
+        StuckCode.OVERDUE: lambda s: f"{_passed(s)} overdue: no worker has moved it to ready",
         StuckCode.WAITING_TOO_LONG: lambda s: f"{s.name} for {_passed(s)} (limit {threshold(s.limit)})",
         StuckCode.PARENT_FAILED: lambda s: f"it waits for {s.name!r}, which failed",
         StuckCode.ALREADY_ENDED: lambda s: f"it has ended, but is still in {s.name}",
@@ -310,7 +310,9 @@ _CAUTIONS: Final[Mapping[CautionCode, Callable[[str], str]]] = MappingProxyType(
     {
         CautionCode.NO_UNDO: lambda _: "this cannot be undone: jobs cannot be returned to the workers that held them",
         CautionCode.ELSEWHERE_UNCHANGED: lambda name: f"{name} is not changed",
-        CautionCode.STATUS_ELSEWHERE: lambda status: f"workers drop a job whose status in {status}; set it there too",
+        CautionCode.STATUS_ELSEWHERE: lambda status: (
+            f"workers drop a job unless its status in {status}: set that status as well"
+        ),
         CautionCode.DESTROYED_OUTSIDE: lambda name: (
             f"{name} are destroyed outside Redis; undo restores only those not destroyed yet"
         ),

@@ -245,8 +245,12 @@ def _jobs(finding: Finding) -> str:
 
 
 def _late(finding: Finding) -> str:
-    waits = "waits" if finding.count == 1 else "wait"
-    return f"{_jobs(finding)} of {_where(finding)} {waits} for over {threshold(finding.limit or 0)}"
+    return _waiting(finding, f" in {_where(finding)}")
+
+
+def _waiting(finding: Finding, where: str = "") -> str:
+    have = "has" if finding.count == 1 else "have"
+    return f"{_jobs(finding)}{where} {have} been waiting for over {threshold(finding.limit or 0)}"
 
 
 def _memory(finding: Finding) -> str:
@@ -300,7 +304,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.UNDELIVERED: _undelivered,
     Code.HANDLER_STUCK: _handlers,
     Code.DEAD_GROWING: lambda f: f"dead letters of {f.label} grow by {60 * (f.count or 0):,}/h",
-    Code.FAILING: lambda f: f"{f.count} % of the attempts of {f.label} fail, {f.limit} % in its last hours",
+    Code.FAILING: lambda f: f"{f.count} % of the attempts of {f.label} fail now, {f.limit} % in the hours before",
     Code.FILLING: lambda f: f"{f.label} fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
     Code.MEASURE: lambda f: f"{f.count:,} {f.name} (limit {f.limit:,})",
 }
@@ -309,7 +313,7 @@ _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.SET_ASIDE: lambda f: f"{counted(f.count or 0, 'entry', 'entries')} of its outbox in quarantine, see {f.name}",
     Code.UNREADABLE: lambda f: str(f.problem),
     Code.STUCK: lambda f: f"{_jobs(f)} stuck",
-    Code.LATE: lambda f: f"{_jobs(f)} {'waits' if f.count == 1 else 'wait'} for over {threshold(f.limit or 0)}",
+    Code.LATE: _waiting,
     Code.DEAD: lambda f: f"{f.count:,} dead letters",
     Code.NO_WORKER: lambda f: f"no live worker, {_jobs(f)} waiting",
     Code.UNKNOWN_TASK: lambda f: f"no worker has task {f.name}, {_jobs(f)} waiting",
@@ -318,7 +322,7 @@ _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.BACKLOG: lambda f: f"{f.count:,} jobs ready (limit {f.limit:,})",
     Code.OVERDUE: lambda f: f"{f.count:,} jobs {f.name or 'overdue'} (limit {f.limit:,})",
     Code.DEAD_GROWING: lambda f: f"dead letters grow by {60 * (f.count or 0):,}/h",
-    Code.FAILING: lambda f: f"{f.count} % of its attempts fail, {f.limit} % in its last hours",
+    Code.FAILING: lambda f: f"{f.count} % of its attempts fail now, {f.limit} % in the hours before",
     Code.FILLING: lambda f: f"fills faster than it drains, +{(f.count or 0) / 60:.1f}/s",
 }
 HINTS: Final[Mapping[Code, str]] = {

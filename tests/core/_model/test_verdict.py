@@ -55,7 +55,7 @@ def test_what_is_stuck_and_what_waits_for_too_long_are_two_findings_with_their_o
         ("stuck", 3, 0), ("late", 13, 10)
     ]  # fmt: skip
     assert checks["stuck"].detail == "3 jobs stuck in a:b:actions"
-    assert checks["late"].detail == "13 jobs of 2 queues wait for over 2h"
+    assert checks["late"].detail == "13 jobs in 2 queues have been waiting for over 2h"
 
 
 @pytest.mark.parametrize(("count", "expected"), [(500, H), (501, D), (1000, D), (1001, U)])

@@ -77,7 +77,7 @@ _SOURCES: Final = (
     Source(key=DELAYED, kind=Kind.ZSET, state=State.DELAYED, native_state="delayed"),
     Source(key=DEAD, kind=Kind.ZSET, state=State.DEAD, native_state="dlq", down=True),
 )
-_NOT_QUEUED: Final = Caution(code=CautionCode.STATUS_ELSEWHERE, name="PostgreSQL is not QUEUED or RETRYING")
+_NOT_QUEUED: Final = Caution(code=CautionCode.STATUS_ELSEWHERE, name="PostgreSQL is QUEUED or RETRYING")
 _ENDED: Final = "it has a dead letter: retry that, or bury this"
 _ELSEWHERE: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the job in PostgreSQL")
 
