@@ -26,6 +26,7 @@ PASSING: Final = (
     "in_per_s",
     "out_per_s",
     "worker_alive",
+    "answers",  # of a queue whose schedule may be what is broken
     "exact",
 )
 

@@ -13,12 +13,14 @@ import msgspec
 
 from qdeck._engine import codec, keys
 from qdeck._engine.stored_numbers import digits, score_ms
+from qdeck._errors import QdeckError
 from qdeck._model.values import Check, Code, Finding, QueueRef, Status
 from qdeck._model.verdict import Findings, make_check
+from qdeck._model.words import Unreadable
 from qdeck._operations import activity, batches
 from qdeck._redis import reads
 from qdeck._redis.commands import with_errors
-from qdeck._redis.errors import is_error
+from qdeck._redis.errors import LOST, is_error
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_state
 from qdeck._server import finding_times, history, workers
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._model.values import Snapshot
-    from qdeck._model.words import Unreadable
     from qdeck._redis.commands import Program
     from qdeck.adapters.all import Adapters
 
@@ -106,7 +107,12 @@ def check(seen: Snapshot, adapters: Adapters, notices: list[str]) -> Program[Che
     found: list[tuple[Unreadable, QueueRef | None]] = []
     for adapter in adapters.shown:
         rows = [row for row in seen.queues if row.adapter == adapter.name and row.problem is None]
-        found += yield from adapter.unreadable(rows, notices)
+        try:
+            found += yield from adapter.unreadable(rows, notices)
+        except LOST:
+            raise
+        except QdeckError as error:  # a key of another type, or one that this user may not read
+            found.append((Unreadable.of(error), None))
     found += [(problem, None) for problem in (yield from _beside())]
     made = Findings(seen.shared)
     findings = [
