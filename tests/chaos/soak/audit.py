@@ -13,7 +13,11 @@ from core._engine.picture import LIVE, Picture, check_rules, take_picture
 from qdeck._engine import keys
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import redis
+
+    from support.commands import Ran
 
 _OWN_KEYS: Final = re.compile(r"qdeck:[a-z]+|qdeck:agent:\{.*\}|\{qdeck:[a-z]+\}:.*")
 _HISTORY: Final = re.compile(r"history:[sm]\d+|undo:.+")
@@ -28,6 +32,24 @@ def pictures(raw: redis.Redis) -> dict[str, Picture]:
 def is_drained(raw: redis.Redis) -> bool:
     """Return whether nothing waits, runs or is on its way from one queue to the other."""
     return not any(any(picture.zsets[state] for state in LIVE) or picture.outbox for picture in pictures(raw).values())
+
+
+def are_only_blocked(raw: redis.Redis) -> bool:
+    """Return whether jobs wait for others, and none is left that they could wait for."""
+    found = list(pictures(raw).values())
+    live = [state for state in LIVE if state != "blocked"]
+    is_still = not any(any(picture.zsets[state] for state in live) or picture.outbox for picture in found)
+    return is_still and any(picture.zsets["blocked"] for picture in found)
+
+
+def dependencies(run_command: Callable[..., Ran], url: str) -> set[str]:
+    """Return the ids of the jobs that blocked jobs wait for."""
+    found: set[str] = set()
+    for queue in QUEUES:
+        for blocked in json.loads(run_command("jobs", queue, "--state", "blocked", "--json", "--url", url).out):
+            job = json.loads(run_command("job", queue, blocked["id"], "--json", "--url", url).out)
+            found |= set(job["depends_on"])
+    return found
 
 
 def open_discards(lines: str) -> list[str]:
