@@ -28,6 +28,7 @@ from qdeck_console.actions import (
 )  # fmt: skip
 from qdeck_console.departed_jobs import GoneJob
 from qdeck_console.screens.activity import BatchScreen
+from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.prompt import Prompt
 from qdeck_console.screens.purge_entries import EntriesScreen
@@ -39,14 +40,13 @@ from qdeck_console.widgets.lines import LineList
 from support.roles import Roles
 from support.scene import QUEUE
 from support.screens import command, fail_next, run, text, until
-from support.walk import Walk, ends, looks, moves, walking
+from support.walk import Walk, ends, looks, moves, next_problem, walking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import redis
 
-    from qdeck_console.screens.frame import FrameScreen
     from support.walk import Own, Reach
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -72,8 +72,22 @@ async def queues(walk: Walk) -> None:
     await whole_queue(walk)
     await walk.key("t", partial(walk.shows, TemporaryQueuesScreen))
     await walk.back_here()
-    await walk.key("enter", lambda: walk.app.current_mode == JOBS)
+    await walk.key("R", walk.screen.why_not("redrive"))  # three dead letters are no problem yet
+    for key in ("b", "enter"):  # its worst problem is a stuck job
+        walk.view.cursor = f"native/{QUEUE}"
+        await walk.key(key, partial(shows_stuck, walk))
+        await walk.pilot.press("1")
+        await until(walk.pilot, lambda: walk.app.screen is walk.screen)
+    await walk.pilot.press("2")
+    await until(walk.pilot, lambda: walk.app.current_mode == JOBS and "shop ▸ mail" in text(walk.app))
     await walk.pilot.press("1")
+    await until(walk.pilot, lambda: walk.app.screen is walk.screen)
+
+
+def shows_stuck(walk: Walk) -> bool:
+    """Return whether Stuck is in front, narrowed to the queue."""
+    front = walk.app.screen
+    return walk.app.current_mode == STUCK and isinstance(front, FrameScreen) and front.filter_text == f"queue:{QUEUE}"
 
 
 async def whole_queue(walk: Walk) -> None:
@@ -87,15 +101,19 @@ async def whole_queue(walk: Walk) -> None:
 
 
 async def a_queue(walk: Walk) -> None:
-    """A queue's page: pause, retry all dead, move all that waits, on to its jobs."""
+    """A queue's page: pause, retry all dead, move all that waits, on to its stuck jobs and its jobs."""
     await walk.answer("p", "enter", wanted="p resume")
     await walk.key("p", "p pause")
     await walk.key("u", "nothing to undo")
     await whole_queue(walk)
-    await walk.key("enter", lambda: walk.app.current_mode == JOBS)
-    await command(walk.pilot, f"queue {QUEUE}")
-    await until(walk.pilot, partial(walk.shows, QueueScreen))
-    walk.begin()
+    await walk.key("R", walk.screen.why_not("redrive"))  # three dead letters are no problem yet
+    for key, wanted in (
+        ("b", partial(shows_stuck, walk)),
+        ("enter", lambda: walk.app.current_mode == JOBS),
+    ):
+        await walk.key(key, wanted)
+        await reach_queue(walk)
+        walk.begin()
 
 
 async def choose(walk: Walk, state: str) -> None:
@@ -150,8 +168,10 @@ async def jobs(walk: Walk) -> None:
     await walk.key("m", lambda: walk.app.screen is not walk.screen)
     await walk.back_here()
     await walk.key("c", DONE)
-    await choose(walk, "ready")
-    await walk.key("b", DONE)
+    await until(walk.pilot, lambda: isinstance(walk.view.row, GoneJob))  # the cursor stays on it: no key acts there
+    await walk.key("j", lambda: isinstance(walk.view.row, JobRecord))
+    await walk.answer("b", "y", wanted=DONE)  # another job waits for it
+    assert walk.state_of(scene.delayed) == "dead"
     await walk.answer("p", "enter", wanted="paused")
     await walk.key("p", "resumed")
     await choose(walk, "dead")
@@ -165,6 +185,9 @@ async def jobs(walk: Walk) -> None:
 
 async def stuck(walk: Walk) -> None:
     """Stuck: marks, requeue, bury, cancel, open."""
+    await next_problem(walk, tab(STUCK))  # while there is a stuck job to come back to
+    await walk.pilot.press("escape")
+    await until(walk.pilot, lambda: not walk.screen.filter_text)
     await marks(walk)
     await walk.key("enter", partial(walk.shows, JobScreen))
     await walk.back_here()
@@ -341,6 +364,14 @@ async def a_redrive(walk: Walk) -> None:
     assert walk.app.screen is walk.screen
     await walk.key("u", walk.screen.why_not("undo") or "press u again to undo")
     await walk.key("escape", "it was cancelled")
+    await next_problem(walk, reopen_redrive)
+
+
+async def reopen_redrive(walk: Walk) -> None:
+    """The page of the redrive that was left."""
+    await tab(DEAD)(walk)
+    await walk.pilot.press("D")
+    await until(walk.pilot, partial(walk.shows, RedriveScreen))
 
 
 async def show_job(walk: Walk, job: str) -> None:

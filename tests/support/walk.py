@@ -205,8 +205,23 @@ async def looks(walk: Walk) -> None:
         await walk.sees("cleared", lambda: not screen.filter_text and screen.wrong is None and not box.has_focus)
 
 
+async def next_problem(walk: Walk, reach: Reach) -> None:
+    """The key that goes to the worst problem, on whichever screen shows it; then the way back to this one."""
+    app, screen = walk.app, walk.screen
+    await walk.key("exclamation_mark", "problem 1 of ")
+    await walk.sees("exclamation_mark", lambda: app.screen is not screen or bool(screen.filter_text))
+    await walk.pilot.pause(0.2)  # a tab is narrowed after it was opened
+    while len(app.screen_stack) > 1:
+        await walk.pilot.press("escape")
+        await walk.pilot.pause(0.05)
+    await reach(walk)
+    walk.begin()
+
+
 async def ends(walk: Walk, reach: Reach) -> None:
-    """Back and quit: a page goes back first; on a list of the tabs `q` ends the console."""
+    """The next problem, back and quit: a page goes back first; on a list of the tabs `q` ends the console."""
+    if "exclamation_mark" not in walk.pressed:
+        await next_problem(walk, reach)
     app, screen = walk.app, walk.screen
     if len(app.screen_stack) == 1:
         await walk.key("escape")
