@@ -213,10 +213,12 @@ async def test_the_console(qdeck: Callable[..., Ran], url: str, yard: Yard, term
         shown.wait_for(b"ValueError")  # the list of queues names only the most common error
         shown.send(b"*x")
         shown.wait_for(b"Discard ")
-        shown.send(b"\t\r")
-        deadline = time.monotonic() + 60
+        deadline, again = time.monotonic() + 60, 0.0
         while not (found := yard.raw.hkeys(keys.UNDO)):
             assert time.monotonic() < deadline, shown.output[-2000:]
+            if time.monotonic() > again:  # a key that comes before the whole question was drawn does not answer it
+                shown.send(b"y")
+                again = time.monotonic() + 0.5
             shown.read(0.001)
         moment.wait()
         shown.process.kill()
