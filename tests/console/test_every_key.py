@@ -62,6 +62,16 @@ async def undoes(walk: Walk) -> None:
 
 async def queues(walk: Walk) -> None:
     """Queues: sort, pause, retry all dead, move all that waits, tasks, undo, open."""
+    await walk.key("R", walk.screen.why_not("redrive"))  # three dead letters are no problem yet
+    for key in ("b", "enter"):  # its worst problem is a stuck job, until it has been without a worker for long
+        walk.view.cursor = f"native/{QUEUE}"
+        await walk.key(key, partial(shows_stuck, walk))
+        await walk.pilot.press("1")
+        await until(walk.pilot, lambda: walk.app.screen is walk.screen)
+    await walk.pilot.press("2")
+    await until(walk.pilot, lambda: walk.app.current_mode == JOBS and "shop ▸ mail" in text(walk.app))
+    await walk.pilot.press("1")
+    await until(walk.pilot, lambda: walk.app.screen is walk.screen)
     await walk.key("s", "sorted by name")
     await walk.key("g")
     await walk.answer("p", "enter", wanted="paused")
@@ -72,16 +82,6 @@ async def queues(walk: Walk) -> None:
     await whole_queue(walk)
     await walk.key("t", partial(walk.shows, TemporaryQueuesScreen))
     await walk.back_here()
-    await walk.key("R", walk.screen.why_not("redrive"))  # three dead letters are no problem yet
-    for key in ("b", "enter"):  # its worst problem is a stuck job
-        walk.view.cursor = f"native/{QUEUE}"
-        await walk.key(key, partial(shows_stuck, walk))
-        await walk.pilot.press("1")
-        await until(walk.pilot, lambda: walk.app.screen is walk.screen)
-    await walk.pilot.press("2")
-    await until(walk.pilot, lambda: walk.app.current_mode == JOBS and "shop ▸ mail" in text(walk.app))
-    await walk.pilot.press("1")
-    await until(walk.pilot, lambda: walk.app.screen is walk.screen)
 
 
 def shows_stuck(walk: Walk) -> bool:
