@@ -58,7 +58,7 @@ async def see(app: ConsoleApp, pilot: Pilot[int], where: str) -> None:
         check(app, where)
         return bool(ESCAPED.search("\n".join(lines(app)[BARS:])))
 
-    await until(pilot, is_drawn)
+    await until(pilot, is_drawn, 120)  # each look checks all that is drawn: seconds alone, far more under load
 
 
 @pytest.mark.slow
