@@ -20,6 +20,7 @@ _NUMBER: Final = re.compile(r"(?<![\w.])(\d{10,16})(?:\.\d+)?(?![\w.])")
 _SECONDS: Final = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)? s\b")
 _RANGE: Final = re.compile(r"(?<![\w.])([\d,]+) to (?=[\d,]+ s\b)")
 _SHORT: Final = re.compile(r"\b(\d+m )?\d{1,2}s\b")
+_CUT_MOMENT: Final = re.compile(r"\b20\d\d-\d\d-\d\d…")  # in a text that is cut at its end
 _SHA: Final = re.compile(r"\b[0-9a-f]{40,64}\b")
 _VERSION: Final = re.compile(r"\b(valkey|redis) \d+\.\d+\.\d+")
 _MEMORY: Final = re.compile(r"(?m)^(memory\s.*?)[\d.]+ [kMG]?B\b")
@@ -52,7 +53,7 @@ class Normal:
         text = _DIGEST.sub(lambda m: self.ids.setdefault(m[0], f"<digest{len(self.ids) + 1}>"), text)
         text = _MOMENT.sub(lambda m: self._moment(f"{m[1]}T{m[2]}{m[3] or ''}", m[0]), text)
         text = _NUMBER.sub(lambda m: self.number(int(m[1])) or m[0], text)
-        text = _SHA.sub("<sha>", text)
+        text = _CUT_MOMENT.sub("<date>…", _SHA.sub("<sha>", text))
         return _VERSION.sub(r"\1 <version>", text)
 
     def lines(self, text: str, *, weighed: bool = False) -> str:

@@ -12,10 +12,14 @@ import subprocess
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+# A background job of a shell that runs the tests ignores SIGINT, and so would the program.
+_TAKES_CTRL_C: Final = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 
 class Terminal:
@@ -36,7 +40,7 @@ class Terminal:
         self.slave = slave
         self._open: tuple[int, ...] = (self.master, slave)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
+            [sys.executable, "-c", _TAKES_CTRL_C + code, *arguments],
             stdin=slave if keys_from is None else keys_from,
             stdout=slave,
             stderr=slave,

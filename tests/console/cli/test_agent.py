@@ -70,8 +70,8 @@ def test_it_ends_in_an_orderly_way(start: Callable[..., PythonProcess], number: 
 
 def test_every_run_is_a_line(start: Callable[..., PythonProcess]) -> None:
     process = start("--health-every", "0.3", "--purge-every", "0.5")
-    process.wait_for("purge")
-    process.wait_for("health")
+    process.wait_for("dry_run=false")
+    process.wait_for(" health ")
     process.terminate()
     assert process.wait() == 0
     [first, *_] = [line for line in process.stdout if " health " in line]
