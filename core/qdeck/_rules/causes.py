@@ -12,8 +12,7 @@ from qdeck._model import causes as words
 from qdeck._model.queue_ref import Feature
 from qdeck._model.values import NATIVE, State
 from qdeck._model.words import Cause, Code, Verb
-from qdeck._redis.errors import LOST
-from qdeck._redis.parallel_programs import all_of
+from qdeck._redis.parallel_programs import apart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,9 +53,12 @@ class Causes:
         due.sort(key=lambda key: known[key][0] if key in known else 0.0)
         due = due[:most]
         if any(code is Code.NO_WORKER for _, code in due):
-            self._workers = yield from self._adapters.workers()
-        causes = yield from all_of([self._read(wanted[key], key[1]) for key in due])
-        for key, cause in zip(due, causes, strict=True):
+            [workers] = yield from apart([self._adapters.workers()])
+            self._workers = [] if isinstance(workers, QdeckError) else workers
+        read = yield from apart([self._read(wanted[key], key[1]) for key in due])
+        for key, found in zip(due, read, strict=True):
+            # Without it the finding says what is known; what may not be read is in the notices.
+            cause = None if isinstance(found, QdeckError) else found
             before = known.get(key, (now, cause))[1]
             known[key] = (now, before if before == cause else cause)
         self._known = known
@@ -70,13 +72,7 @@ class Causes:
         return replace(seen, causes=MappingProxyType(by_queue), findings=self._last[2])
 
     def _read(self, row: QueueRow, code: Code) -> Program[Cause | None]:
-        read = {Code.STUCK: self._stuck, Code.NO_WORKER: self._unserved}.get(code, self._dead)
-        try:
-            return (yield from read(row))
-        except LOST:
-            raise
-        except QdeckError:
-            return None  # the finding says what is known; what may not be read is in the notices
+        return {Code.STUCK: self._stuck, Code.NO_WORKER: self._unserved}.get(code, self._dead)(row)
 
     def _stuck(self, row: QueueRow) -> Program[Cause | None]:
         from qdeck._filter import parse
