@@ -25,7 +25,6 @@ from qdeck_console.actions import (
     of_scope,
 )
 from qdeck_console.feed import FeedState, Query
-from qdeck_console.filter_completion import FilterSuggester
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
 from qdeck_console.presenters.line_parts import Naming, naming_of
@@ -121,8 +120,7 @@ class FrameScreen(Screen[None]):
         with Horizontal(id="body"):
             yield from self.body()
         hint = "error:Timeout* age>2h attempts>=3" if self.LANGUAGE else "text in the name; esc clears, enter keeps"
-        suggester = FilterSuggester() if self.LANGUAGE else None
-        yield FilterField(placeholder=hint, suggester=suggester, history=self.console.last_filters)
+        yield FilterField(placeholder=hint, completes=self.LANGUAGE, history=self.console.last_filters)
         yield Lines(id="wrong", ground="raised")
         yield Lines(id="footer", ground="panel")
         yield Lines(id="tiny")
@@ -389,10 +387,8 @@ class FrameScreen(Screen[None]):
 
     def open_filter(self) -> None:
         """Open the filter. It is completed to what is listed now: a half typed value would match nothing."""
-        box = self.query_one("#filter", TextField)
-        if isinstance(box.suggester, FilterSuggester):
-            rows = [self.job_of(item.row) or item.row for item in self.main_list.listing.items]
-            box.suggester.listed = (rows, self.feed_state.snapshot)
+        box = self.query_one("#filter", FilterField)
+        box.complete_to((self.job_of(item.row) or item.row for item in self.main_list.listing.items), self.feed_state)
         self._show_filter(box, on=True)
         self.set_focus(box)  # at once: `focus()` waits for its turn
 

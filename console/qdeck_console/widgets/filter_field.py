@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
+from qdeck_console.filter_completion import FilterSuggester
 from qdeck_console.widgets.text_field import TextField
 
 if TYPE_CHECKING:
-    from textual.suggester import Suggester
+    from collections.abc import Iterable
 
+    from qdeck_console.feed import FeedState
     from qdeck_console.typed_history import TypedHistory
 
 
@@ -23,9 +25,15 @@ class FilterField(TextField):
         Binding("down", "recall(1)", "the next filter", show=False),
     ]
 
-    def __init__(self, *, placeholder: str, suggester: Suggester | None, history: TypedHistory) -> None:
-        super().__init__(id="filter", placeholder=placeholder, suggester=suggester)
+    def __init__(self, *, placeholder: str, completes: bool, history: TypedHistory) -> None:
+        self._completion = FilterSuggester() if completes else None
+        super().__init__(id="filter", placeholder=placeholder, suggester=self._completion)
         self._history = history
+
+    def complete_to(self, rows: Iterable[object], feed_state: FeedState) -> None:
+        """Complete to the values of these jobs or groups, and of the queues."""
+        if self._completion is not None:
+            self._completion.listed = (list(rows), feed_state.snapshot)
 
     def keep(self) -> None:
         """Remember the filter as the newest one."""
